@@ -1,0 +1,55 @@
+# Every target sets up what it needs by itself: `make demo` and `make test` work in a new clone.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+DEV := $(VENV)/.dev-installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-apache check format bench lock clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+
+demo: $(DEV) ## See it work: messages through a real broker and back
+	@scripts/need java mvn
+	@$(RUN) scripts/demo.py
+
+test: $(DEV) ## Run every test, real Apache RocketMQ included
+	@scripts/need java mvn
+	@scripts/test
+
+test-unit: $(DEV) ## Run the tests that need no broker; seconds
+	@scripts/test tests/unit tests/golden tests/faults
+
+test-apache: $(DEV) ## Run the tests against real Apache RocketMQ 4.9.4 and 5.5.0
+	@scripts/need java mvn
+	@scripts/test -m apache
+
+check: $(DEV) ## Lint, formatting and types
+	@scripts/check
+
+format: $(DEV) ## Rewrite the code in the house style
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+bench: $(DEV) ## Measure, as ratios to the peers
+	@$(RUN) bench/run.py
+
+lock: ## Pin the newest versions of what requirements/*.in ask for
+	@scripts/need python
+	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/python -m pip install --quiet uv
+	@for set in requirements/*.in; do \
+		$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header \
+			--no-emit-index-url --upgrade $$set --output-file $${set%.in}.txt; \
+	done
+
+clean: ## Remove what the targets above made here
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+
+# The stamp is written last, so that an interrupted installation starts over.
+$(DEV): requirements/dev.txt pyproject.toml
+	@scripts/need python
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(RUN) -m pip install --quiet --requirement requirements/dev.txt
+	@$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
