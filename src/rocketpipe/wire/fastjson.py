@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from rocketpipe.errors import MalformedBody
 
@@ -74,17 +74,17 @@ _STRICT: Final = json.JSONDecoder(
 
 
 def _is_shallow(value: object) -> bool:
-    level = [value]
+    """Whether objects and arrays are nested no deeper than they may be."""
+    level: list[Any] = [[value]]
     for _ in range(DEPTH_MAX + 1):
-        inner: list[object] = []
-        for item in level:
-            if isinstance(item, dict):
-                inner.extend(item.values())
-            elif isinstance(item, list):
-                inner.extend(item)
-        if not inner:
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+        if not level:
             return True
-        level = inner
     return False
 
 
@@ -128,8 +128,6 @@ class _Reader:
 
     def _value(self, depth: int) -> object:
         """The value that begins with the current token."""
-        if depth > DEPTH_MAX:
-            raise MalformedBody(f"more than {DEPTH_MAX} levels deep")
         match self._kind, self._token:
             case "string", token:
                 return self._unescaped(token[1:-1])
@@ -137,6 +135,8 @@ class _Reader:
                 return _integer(token) if token.lstrip("-").isdecimal() else _finite(token)
             case "name", ("true" | "false" | "null") as token:
                 return _CONSTANTS[token]
+            case "mark", ("{" | "[") if depth == DEPTH_MAX:
+                raise MalformedBody(f"more than {DEPTH_MAX} levels deep")
             case "mark", "{":
                 return self._object(depth + 1)
             case "mark", "[":
@@ -262,12 +262,15 @@ def _write_object(value: dict[Key, object], out: Callable[[str], None], standard
     separator = "{"
     for key, member in members:
         out(separator)
-        if isinstance(key, frozenset):
-            _write(dict(sorted(key, key=str)), out, standard)
-        elif isinstance(key, int):
-            out(f'"{key:d}"' if standard else f"{key:d}")
-        else:
-            out(_quoted(key))
+        match key:
+            case str():
+                out(_quoted(key))
+            case int():
+                out(f'"{key:d}"' if standard else f"{key:d}")
+            case frozenset():
+                _write(dict(sorted(key, key=str)), out, standard)
+            case _:
+                raise TypeError(f"{type(key).__name__} can't be a key")
         out(":")
         _write(member, out, standard)
         separator = ","

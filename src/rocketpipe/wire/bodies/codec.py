@@ -43,10 +43,10 @@ class Body:
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        return cast("Self", _codec(cls).read(value))
+        return cast("Self", _codec(cast("Any", cls)).read(value))
 
     def to_json(self) -> dict[str, object]:
-        return cast("dict[str, object]", _codec(type(self)).write(self))
+        return cast("dict[str, object]", _codec(cast("Any", type(self))).write(self))
 
 
 class _Codec(NamedTuple):
