@@ -67,9 +67,9 @@ class BrokerMemberGroup(Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerMemberGroupAnswer(Body):
-    """The answer to 901; without a group when there is no such broker."""
+    """The answer to 901; a broker that does not exist has no addresses. 4.9 never answers."""
 
-    broker_member_group: BrokerMemberGroup | None = None
+    broker_member_group: BrokerMemberGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

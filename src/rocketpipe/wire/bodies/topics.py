@@ -12,6 +12,7 @@ from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.bodies.route import Perm
 from rocketpipe.wire.fastjson import dumps, loads
 
+V5_0_0: Final = 413  # the ordinal of release 5.0.0 in a command's `version`
 INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024  # four times the largest frame
 
 
@@ -42,12 +43,13 @@ class TopicConfig(Body):
     order: bool = False
     attributes: dict[str, str] = field(default_factory=dict)
 
-    def encode_line(self) -> str:
+    def encode_line(self, *, with_attributes: bool = True) -> str:
         """The short form of a compressed registration; it has no room for `order` and sys flag."""
-        return (
+        line = (
             f"{self.topic_name} {self.read_queue_nums} {self.write_queue_nums} {self.perm:d}"
-            f" {self.topic_filter_type} {dumps(self.attributes).decode()}"
+            f" {self.topic_filter_type}"
         )
+        return f"{line} {dumps(self.attributes).decode()}" if with_attributes else line
 
     @classmethod
     def decode_line(cls, line: bytes) -> Self:
@@ -88,16 +90,23 @@ class RegisterBrokerBody(Body):
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper
     filter_server_list: tuple[str, ...] = ()
 
-    def encode_compressed(self, *, with_mappings: bool = True) -> bytes:
-        """The compressed form; from version 413 on, a NameServer expects the mappings in it."""
+    def encode_compressed(self, *, version: int = V5_0_0) -> bytes:
+        """The compressed form, as a broker of this version writes it.
+
+        From 5.0 on there are attributes and mappings. A NameServer of 4.9 refuses a line that has
+        attributes; one of 5.x looks for mappings if the command's version is 5.0 or later.
+        """
         topics = self.topic_config_serialize_wrapper
-        lines = [topic.encode_line().encode() for topic in topics.topic_config_table.values()]
+        lines = [
+            topic.encode_line(with_attributes=version >= V5_0_0).encode()
+            for topic in topics.topic_config_table.values()
+        ]
         parts = [
             _sized(topics.data_version.encode()),
             _counted(lines),
             _sized(dumps(self.filter_server_list)),
         ]
-        if with_mappings:
+        if version >= V5_0_0:
             parts.append(_counted([*map(dumps, topics.topic_queue_mapping_info_map.values())]))
         return zlib.compress(b"".join(parts), 9)
 
