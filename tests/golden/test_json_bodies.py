@@ -185,7 +185,6 @@ def test_a_compressed_registration_from_before_5_0_has_no_mappings() -> None:
     assert isinstance(expected, RegisterBrokerBody)
     inflated = bytes.fromhex(case["inflated_hex"])[:-4]
     assert RegisterBrokerBody.decode_compressed(zlib.compress(inflated)) == expected
-    assert zlib.decompress(expected.encode_compressed(with_mappings=False)) == inflated
 
 
 @pytest.mark.parametrize("case", HASHES["cases"]["subscriptions"], ids=lambda c: c["expression"])
