@@ -1,7 +1,7 @@
 """Bodies captured from real Apache RocketMQ 4.9.4 and 5.5.0: read, checked, and written again.
 
-The cluster had a broker `broker-a` and a topic `T1` of two queues, which got 3 messages each and one
-of them two delayed ones; a client `127.0.0.1@cap`, known by our own heartbeat, had consumed 2 and 1.
+The cluster had a broker `broker-a` and a topic `T1` of two queues. Both got 3 messages, and one two
+delayed ones; a client `127.0.0.1@cap`, known by our own heartbeat, had consumed 2 and 1.
 """
 
 import json
