@@ -181,11 +181,11 @@ def _encode_json(command: RemotingCommand) -> bytes:
 
 def _decode_json(header: bytes) -> RemotingCommand:
     try:
-        text = header.decode("utf-8")
+        text = header.decode("utf-8").strip()
         members, end = _read_json(text)
     except (ValueError, RecursionError) as error:
         raise MalformedFrame(f"broken JSON header: {error}") from error
-    if type(members) is not dict or (end != len(text) and text[end:].strip()):
+    if type(members) is not dict or end != len(text):
         raise MalformedFrame("broken JSON header: it is not one object")
     get = members.get
     ext_fields = get("extFields")
