@@ -17,11 +17,7 @@ from rocketpipe.wire.requests.sending import SendMessage, SendMessageV2
 every_request = pytest.mark.parametrize("request_type", REQUESTS.values(), ids=lambda r: r.__name__)
 HEADERS: list[type[Header]] = [
     *REQUESTS.values(),
-    *{
-        reply
-        for request in REQUESTS.values()
-        if issubclass(reply := request.reply, Header)
-    },
+    *{reply for request in REQUESTS.values() if issubclass(reply := request.reply, Header)},
 ]
 
 

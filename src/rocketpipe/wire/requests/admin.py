@@ -18,7 +18,7 @@ class UpdateAndCreateTopic(Request[Done]):
     perm: int
     topic_filter_type: str
     topic_sys_flag: int | None = None
-    order: bool = False
+    order: bool
     attributes: str | None = None
     force: bool | None = None
 

@@ -61,6 +61,7 @@ class AckMessage(Request[Done]):
     queue_id: int
     extra_info: str
     offset: Long
+    lite_topic: str | None = None
     broker_name: str | None = wire_name("bname", default=None)
 
 
@@ -90,6 +91,8 @@ class ChangeMessageInvisibletime(Request[ChangeInvisibleTimeReply]):
     extra_info: str
     offset: Long
     invisible_time: Long
+    suspend: bool = False
+    lite_topic: str | None = None
     broker_name: str | None = wire_name("bname", default=None)
 
 
@@ -111,6 +114,8 @@ class Notification(Request[NotificationReply]):
     queue_id: int
     poll_time: Long
     born_time: Long
+    exp_type: str | None = None
+    exp: str | None = None
     order: bool | None = None
     attempt_id: str | None = None
     broker_name: str | None = wire_name("bname", default=None)

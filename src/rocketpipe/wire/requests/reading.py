@@ -140,6 +140,7 @@ class SearchOffsetByTimestamp(Request[Offset]):
     queue_id: int
     timestamp: Long
     boundary_type: str | None = None  # lower (the default) or upper
+    lite_topic: str | None = None
     broker_name: str | None = wire_name("bname", default=None)
 
 
