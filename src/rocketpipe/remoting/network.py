@@ -17,8 +17,8 @@ from rocketpipe.remoting.tls import TlsMode
 
 log = logging.getLogger(__name__)
 
-P = TypeVar("P", bound=asyncio.BaseProtocol)
-ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+P = TypeVar("P", bound=asyncio.Protocol)
+ProtocolFactory = Callable[[], asyncio.Protocol]
 
 ACCEPTS_PER_TURN = 100
 ACCEPT_PAUSE = 1.0
@@ -106,7 +106,7 @@ class AsyncioNetwork:
             elif is_reached:
                 reason = f"TLS handshake failed: {_tls_reason(error)}"
             else:
-                reason = _tcp_reason(error)
+                reason = tcp_reason(error)
             raise ConnectFailed(str(address), reason) from error
 
     async def listen(
@@ -122,7 +122,7 @@ class AsyncioNetwork:
         try:
             listening = await _listening_socket(address)
         except (OSError, UnicodeError) as error:
-            raise InvalidSetting(f"cannot listen on {address}: {_tcp_reason(error)}") from error
+            raise InvalidSetting(f"cannot listen on {address}: {tcp_reason(error)}") from error
         return _SocketListener(
             address, listening, protocol_factory, tls, tls_mode, self._greeting_timeout
         )
@@ -245,7 +245,8 @@ async def _listening_socket(address: Address) -> socket.socket:
     return listening
 
 
-def _tcp_reason(error: OSError | UnicodeError) -> str:
+def tcp_reason(error: OSError | UnicodeError) -> str:
+    """Why nobody could be reached, in words for people."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused: nobody listens there"
     if isinstance(error, socket.gaierror):
