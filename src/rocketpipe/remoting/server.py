@@ -32,7 +32,8 @@ class Server:
     ) -> None:
         if connections_max < 1:
             raise InvalidSetting(f"connections_max is {connections_max}: it must be above 0")
-        self.connections: set[Connection] = set()
+        # A dict for its order: the order of a set would differ from run to run of a simulation.
+        self._connections: dict[Connection, None] = {}
         self._network = network
         self._handler = handler
         self._on_lost = on_lost
@@ -47,6 +48,11 @@ class Server:
         """Where it listens, with the real ports."""
         return [listener.address for listener in self._listeners]
 
+    @property
+    def connections(self) -> list[Connection]:
+        """Those that are open, oldest first."""
+        return list(self._connections)
+
     async def listen(self, address: Address) -> Address:
         """Listen there too; the answer has the real port when 0 was asked."""
         listener = await self._network.listen(
@@ -59,15 +65,15 @@ class Server:
         """Listen no more, and close every connection."""
         await asyncio.gather(*(listener.close() for listener in self._listeners))
         self._listeners.clear()
-        await asyncio.gather(*(connection.close() for connection in list(self.connections)))
+        await asyncio.gather(*(connection.close() for connection in self.connections))
 
     def _accept(self) -> Connection:
         return Connection(self._handler, self._settings, on_made=self._welcome, on_lost=self._lose)
 
     def _welcome(self, connection: Connection) -> None:
         # Not earlier: a TLS handshake that fails ends a connection that was never made.
-        if len(self.connections) < self._connections_max:
-            self.connections.add(connection)
+        if len(self._connections) < self._connections_max:
+            self._connections[connection] = None
         else:
             log.warning(
                 "refused %s: %d connections are open", connection.address, self._connections_max
@@ -75,7 +81,7 @@ class Server:
             connection.abort(ConnectionLost(connection.address, "too many connections"))
 
     def _lose(self, connection: Connection) -> None:
-        if connection in self.connections:
-            self.connections.remove(connection)
+        if connection in self._connections:
+            del self._connections[connection]
             if self._on_lost is not None:
                 self._on_lost(connection)
