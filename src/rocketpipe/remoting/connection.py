@@ -122,7 +122,9 @@ class Connection(asyncio.Protocol):
 
     async def request(self, request: Request[R], body: bytes = b"", *, timeout: float) -> R:
         """The reply to a request, or BrokerError when the peer says no."""
-        answer = await self.invoke(request.to_command(body), timeout=timeout)
+        command = request.to_command(body)
+        command.serialize_type = self._settings.serialize_type
+        answer = await self.invoke(command, timeout=timeout)
         if answer.code not in request.accepts:
             raise BrokerError(answer.code, answer.remark, self.address)
         return request.reply.from_answer(answer)

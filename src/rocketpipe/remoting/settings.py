@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from rocketpipe.errors import InvalidSetting
-from rocketpipe.wire.frame import FRAME_BYTES_MAX
+from rocketpipe.wire.frame import FRAME_BYTES_MAX, SerializeType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotingSettings:
     """RocketMQ's defaults, where it has them."""
 
+    serialize_type: SerializeType = SerializeType.JSON  # of our requests' headers
     frame_bytes_max: int = FRAME_BYTES_MAX
     requests_in_flight_max: int = 65535  # ours that wait for an answer, and the peer's at work
     write_buffer_bytes_max: int = 16 * 1024 * 1024  # more waits, or stops us reading from the peer
