@@ -80,7 +80,7 @@ class StoredMessage:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return tuple(self.properties.get("KEYS", "").split())
+        return tuple(key for key in self.properties.get("KEYS", "").split(" ") if key)
 
     @property
     def message_id(self) -> str:

@@ -3,13 +3,13 @@
 The first two are hex digits, 32 with an IPv4 address or 56 with an IPv6 one, and look alike.
 """
 
-import time
 from base64 import b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from itertools import count
 from struct import Struct
-from threading import Lock
 from typing import NamedTuple
 
 from rocketpipe.errors import InvalidMessage, MalformedRecord
@@ -62,46 +62,40 @@ def parse_unique_id(text: str) -> UniqueId:
 
 
 class UniqueIdGenerator:
-    """Makes ids no other call made: `next_id = UniqueIdGenerator(...)`, then `next_id()`.
+    """Makes ids that no other call makes: `next_id = UniqueIdGenerator(...)`, then `next_id()`.
 
-    An id is the process, the milliseconds since the month began and a counter of 16 bits, as in
-    Java's MessageClientIDSetter. Time and counter are here one number that only grows, and a new
-    month counts as a new process; so ids stay unique when the clock steps back, when more than
-    65,536 are made in a millisecond, and from month to month. A fork copies a generator: make a
-    new one in the child.
+    An id is an address, a process, the time since the month began and a counter of 16 bits, as in
+    Java's MessageClientIDSetter. But what overflows the counter goes on to count up the process's
+    int. Thus no id depends on time to be unique: not with a clock that steps back, nor when a new
+    month begins, nor for many ids in one millisecond. Drawing the number is one atomic step, so
+    threads may share a generator. A fork copies it: make a new one in the child.
     """
 
     def __init__(self, ip: bytes, pid: int, process_unique: int, now_ms: Callable[[], int]) -> None:
         if len(ip) not in (4, 16):
             raise ValueError(f"an IP address of {len(ip)} bytes")
-        self._process = ip + (pid & 0xFFFF).to_bytes(2, "big")
-        self._process_unique = process_unique
+        self._prefix = (ip + (pid & 0xFFFF).to_bytes(2, "big")).hex().upper()
+        self._numbers = count((process_unique & 0xFFFFFFFF) << 16)
         self._now_ms = now_ms
-        self._lock = Lock()
-        self._last = -1
-        self._start_month(now_ms())
+        self._month = (0, 0)
 
     def __call__(self) -> str:
+        number = next(self._numbers)
         now_ms = self._now_ms()
-        with self._lock:
-            if now_ms >= self._next_month_ms:
-                self._process_unique += 1
-                self._last = -1
-                self._start_month(now_ms)
-            self._last = last = max(self._last + 1, (now_ms - self._month_start_ms) << 16)
-            return f"{self._prefix}{last:012X}"
-
-    def _start_month(self, now_ms: int) -> None:
-        # Local time, since Java's tools turn an id back to its time by their own time zone.
-        year, month, *_ = time.localtime(now_ms / 1000)
-        self._month_start_ms = _month_start_ms(year, month)
-        self._next_month_ms = _month_start_ms(year, month + 1)
-        unique = (self._process_unique & 0xFFFFFFFF).to_bytes(4, "big")
-        self._prefix = (self._process + unique).hex().upper()
+        start_ms, end_ms = self._month
+        if not start_ms <= now_ms < end_ms:
+            start_ms, end_ms = self._month = _month_around(now_ms)
+        unique = number >> 16 & 0xFFFFFFFF
+        return f"{self._prefix}{unique:08X}{now_ms - start_ms:08X}{number & 0xFFFF:04X}"
 
 
-def _month_start_ms(year: int, month: int) -> int:
-    return int(time.mktime((year, month, 1, 0, 0, 0, 0, 0, -1))) * 1000
+def _month_around(now_ms: int) -> tuple[int, int]:
+    """Where its month begins and ends; in local time, by which Java's tools read an id's time."""
+    local = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone()
+    # Without a time zone `timestamp` takes the local one, as it is on that day of the year.
+    first = local.replace(tzinfo=None, day=1, hour=0, minute=0, second=0, microsecond=0)
+    next_first = (first + timedelta(days=31)).replace(day=1)
+    return int(first.timestamp() * 1000), int(next_first.timestamp() * 1000)
 
 
 class RecallHandle(NamedTuple):
@@ -117,7 +111,10 @@ class RecallHandle(NamedTuple):
         text = f"v1 {self.topic} {self.broker_name} {self.timestamp_ms} {self.unique_id}"
         if len(text.split()) != 5:
             raise InvalidMessage(f"no part of a recall handle may be empty or have a space: {self}")
-        return urlsafe_b64encode(text.encode()).decode()
+        try:
+            return urlsafe_b64encode(text.encode()).decode()
+        except UnicodeEncodeError as error:
+            raise InvalidMessage(f"recall handle {self}: {error}") from error
 
 
 def parse_recall_handle(handle: str) -> RecallHandle:

@@ -100,9 +100,9 @@ def trace_keys(traces: Iterable[Trace]) -> tuple[str, ...]:
     """The keys to send a trace message with, so that it is found by the messages it tells of."""
     keys: dict[str, None] = {}
     for trace in traces:
-        own = () if isinstance(trace, Recall) or not trace.keys else trace.keys.split(" ")
-        keys.update(dict.fromkeys((trace.message_id, *own)))
-    return tuple(keys)
+        own = "" if isinstance(trace, Recall) else trace.keys or ""
+        keys.update(dict.fromkeys((trace.message_id, *own.split(" "))))
+    return tuple(key for key in keys if key)
 
 
 def decode_traces(text: str) -> list[Trace]:
