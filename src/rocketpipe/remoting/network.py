@@ -159,8 +159,9 @@ class _SocketListener:
     async def close(self) -> None:
         if self._pause is not None:
             self._pause.cancel()
-        self._loop.remove_reader(self._listening)
-        self._listening.close()
+        if self._listening.fileno() >= 0:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
         for greeting in self._greetings:
             greeting.cancel()
         if self._greetings:

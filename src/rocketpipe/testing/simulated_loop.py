@@ -9,7 +9,6 @@ happens in one thread and in an order that depends on nothing outside, so a run 
 
 import asyncio
 import itertools
-import math
 import selectors
 from collections.abc import Coroutine, Generator
 from typing import Any, Never, TypeVar
@@ -31,7 +30,8 @@ def run(
 
     Fails also when a callback failed, or a task whose outcome nobody asked for; when nothing is
     left to happen and `main` is not done; when the loop turns more than `steps_max` times at one
-    moment; and when `main` takes longer than `time_max` simulated seconds.
+    moment; and when `main` takes longer than `time_max` simulated seconds. (Beyond fifty days the
+    floats of asyncio's timers are too coarse for it.)
     """
     loop = SimulatedLoop(steps_max=steps_max, time_max=time_max)
     try:
@@ -143,8 +143,7 @@ class _NoWaiting(selectors.SelectSelector):
                 f"every task is waiting, and nothing is left to happen{self._who_waits()}"
             )
         if timeout > 0:
-            # Far from zero, adding a little may change nothing: the clock moves in any case.
-            self.now = max(self.now + timeout, math.nextafter(self.now, math.inf))
+            self.now += timeout
             self._steps = 0
         self._steps += 1
         # What a limit stopped is cancelled next; for its clean-up it may take as much again.

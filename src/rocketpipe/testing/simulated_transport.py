@@ -220,6 +220,7 @@ class _Stream:
             while (
                 self._pieces
                 and self._pieces[0][0] <= now
+                and len(data) < PIECE_BYTES_MAX
                 and isinstance(following := self._pieces[0][1], bytes)
                 and self._conditions.dice.random() < self._conditions.options.merge_chance
             ):
