@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.apache.cluster import ApacheCluster
 
 from rocketpipe.clock import SystemClock
 from rocketpipe.codes import LanguageCode, ResponseCode
@@ -30,7 +31,6 @@ from rocketpipe.wire.requests.reading import (
     ViewMessageById,
 )
 from rocketpipe.wire.requests.sending import SendMessage, SendMessageReply, SendMessageV2
-from tests.apache.cluster import ApacheCluster
 
 TIMEOUT = 10.0
 BODY = b"\x00\x01 binary, and \xff no text \x02"

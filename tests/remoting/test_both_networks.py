@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 import pytest
-from tests.remoting.recorder import Recorder
 
 from rocketpipe.errors import ConnectFailed, InvalidSetting
 from rocketpipe.remoting.address import Address
@@ -13,6 +12,7 @@ from rocketpipe.remoting.network import AsyncioNetwork, Listener, Network
 from rocketpipe.remoting.tls import TlsMode
 from rocketpipe.testing.simulated_loop import run
 from rocketpipe.testing.simulated_network import SimulatedNetwork
+from tests.remoting.recorder import Recorder
 
 
 class Place(NamedTuple):

@@ -7,8 +7,7 @@ command and one table in the broker dispatches them all. The requests themselves
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
-from types import UnionType
+from dataclasses import MISSING, Field, dataclass, fields
 from typing import (
     Annotated,
     Any,
@@ -18,27 +17,21 @@ from typing import (
     Protocol,
     Self,
     TypeVar,
-    Union,
     get_args,
-    get_origin,
     get_type_hints,
 )
 
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import MalformedHeader
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.naming import wire_name
 
 Long = Annotated[int, 64]  # Java's long; a plain int is Java's int, of 32 bits
 
 
-def wire_name(name: str, **options: Any) -> Any:
-    """A field whose name on the wire is not its own in camelCase."""
-    return field(metadata={"wire": name}, **options)
-
-
 class Header:
     """The fields of a command. Subclasses are frozen, keyword-only dataclasses of str, int, Long
-    and bool; `| None` marks a field that may be missing, a default one that has a meaning then."""
+    and bool. A field with a default may be missing; `None` is left out when written."""
 
     __slots__ = ()
 
@@ -133,30 +126,16 @@ def _codec(header: type[Header]) -> tuple[_Slot, ...]:
 
 
 def _slot(header: type[Header], declared: Field[Any], hint: Any) -> _Slot:
-    kind, is_optional = _without_none(hint)
-    write, read = _KINDS[kind]
-    name = declared.metadata.get("wire") or _camel_case(declared.name)
-    has_default = declared.default is not declared.default_factory  # both MISSING: no default
-    assert is_optional <= has_default, f"{header.__name__}.{declared.name} needs a default"
-    return _Slot(
-        declared.name,
-        header.short_names.get(declared.name, name),
-        write,
-        read,
-        is_required=not has_default,
-    )
+    name = header.short_names.get(declared.name) or wire_name(declared.name, hint)
+    write, read = _KINDS[_kind(hint)]
+    return _Slot(declared.name, name, write, read, is_required=declared.default is MISSING)
 
 
-def _without_none(hint: Any) -> tuple[Any, bool]:
-    if get_origin(hint) in (Union, UnionType):
-        (kind,) = (part for part in get_args(hint) if part is not type(None))
-        return kind, True
-    return hint, False
-
-
-def _camel_case(name: str) -> str:
-    head, *tail = name.split("_")
-    return head + "".join(word.capitalize() for word in tail)
+def _kind(hint: Any) -> Any:
+    if hint in _KINDS:
+        return hint
+    inner = (part for part in get_args(hint) if part is not type(None))  # of Annotated or a union
+    return _kind(next(inner))
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,19}")

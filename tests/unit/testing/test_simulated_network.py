@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
-from tests.remoting.recorder import Recorder
 
 from rocketpipe.errors import ConnectFailed, InvalidSetting
 from rocketpipe.remoting.address import Address
@@ -15,6 +14,7 @@ from rocketpipe.remoting.tls import TlsMode, TlsSettings, client_context
 from rocketpipe.testing.misbehaviour import FAULTS, cut, misbehave
 from rocketpipe.testing.simulated_loop import run
 from rocketpipe.testing.simulated_network import NetworkOptions, SimulatedNetwork
+from tests.remoting.recorder import Recorder
 
 BROKER = Address("broker", 10911)
 

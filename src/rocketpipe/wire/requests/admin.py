@@ -1,9 +1,30 @@
 """Looking after a broker: topics, groups, progress, settings, and what its slaves fetch."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from rocketpipe.codes import RequestCode
-from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request, wire_name
+from rocketpipe.wire.bodies.groups import (
+    ConsumerConnection,
+    GroupList,
+    ProducerConnection,
+    ProducerTable,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from rocketpipe.wire.bodies.offsets import (
+    ConsumeQueueAnswer,
+    ConsumerOffsetWrapper,
+    ConsumerStatus,
+    ConsumeStats,
+    ConsumeTimeSpan,
+    DelayOffsetWrapper,
+    ResetOffsetBody,
+    TopicStatsTable,
+)
+from rocketpipe.wire.bodies.route import KVTable, TopicList
+from rocketpipe.wire.bodies.topics import TopicConfig, TopicConfigSerializeWrapper
+from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +61,9 @@ class DeleteTopicInBroker(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetAllTopicConfig(Request[RawBody]):
+class GetAllTopicConfig(Request[TopicConfigSerializeWrapper]):
     code = RequestCode.GET_ALL_TOPIC_CONFIG
-    reply = RawBody
+    reply = TopicConfigSerializeWrapper
 
     topic_seq: int | None = None
     max_topic_num: int | None = None
@@ -50,26 +71,26 @@ class GetAllTopicConfig(Request[RawBody]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTopicConfig(Request[RawBody]):
+class GetTopicConfig(Request[TopicConfig]):
     code = RequestCode.GET_TOPIC_CONFIG
-    reply = RawBody
+    reply = TopicConfig
 
     topic: str
-    logical: bool | None = wire_name("lo", default=None)
+    logical: Annotated[bool | None, "lo"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTopicStatsInfo(Request[RawBody]):
+class GetTopicStatsInfo(Request[TopicStatsTable]):
     code = RequestCode.GET_TOPIC_STATS_INFO
-    reply = RawBody
+    reply = TopicStatsTable
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetConsumeStats(Request[RawBody]):
+class GetConsumeStats(Request[ConsumeStats]):
     code = RequestCode.GET_CONSUME_STATS
-    reply = RawBody
+    reply = ConsumeStats
 
     consumer_group: str
     topic: str | None = None
@@ -85,9 +106,9 @@ class UpdateAndCreateSubscriptiongroup(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetAllSubscriptiongroupConfig(Request[RawBody]):
+class GetAllSubscriptiongroupConfig(Request[SubscriptionGroupWrapper]):
     code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
-    reply = RawBody
+    reply = SubscriptionGroupWrapper
 
     group_seq: int | None = None
     max_group_num: int | None = None
@@ -95,9 +116,9 @@ class GetAllSubscriptiongroupConfig(Request[RawBody]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetSubscriptiongroupConfig(Request[RawBody]):
+class GetSubscriptiongroupConfig(Request[SubscriptionGroupConfig]):
     code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
-    reply = RawBody
+    reply = SubscriptionGroupConfig
 
     group: str
 
@@ -112,39 +133,39 @@ class DeleteSubscriptiongroup(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetConsumerConnectionList(Request[RawBody]):
+class GetConsumerConnectionList(Request[ConsumerConnection]):
     code = RequestCode.GET_CONSUMER_CONNECTION_LIST
-    reply = RawBody
+    reply = ConsumerConnection
 
     consumer_group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetProducerConnectionList(Request[RawBody]):
+class GetProducerConnectionList(Request[ProducerConnection]):
     code = RequestCode.GET_PRODUCER_CONNECTION_LIST
-    reply = RawBody
+    reply = ProducerConnection
 
     producer_group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetAllProducerInfo(Request[RawBody]):
+class GetAllProducerInfo(Request[ProducerTable]):
     code = RequestCode.GET_ALL_PRODUCER_INFO
-    reply = RawBody
+    reply = ProducerTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryTopicConsumeByWho(Request[RawBody]):
+class QueryTopicConsumeByWho(Request[GroupList]):
     code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-    reply = RawBody
+    reply = GroupList
 
     topic: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InvokeBrokerToResetOffset(Request[RawBody]):
+class InvokeBrokerToResetOffset(Request[ResetOffsetBody]):
     code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-    reply = RawBody
+    reply = ResetOffsetBody
 
     topic: str
     group: str
@@ -155,9 +176,9 @@ class InvokeBrokerToResetOffset(Request[RawBody]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InvokeBrokerToGetConsumerStatus(Request[RawBody]):
+class InvokeBrokerToGetConsumerStatus(Request[ConsumerStatus]):
     code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
-    reply = RawBody
+    reply = ConsumerStatus
 
     topic: str
     group: str
@@ -165,18 +186,18 @@ class InvokeBrokerToGetConsumerStatus(Request[RawBody]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryConsumeTimeSpan(Request[RawBody]):
+class QueryConsumeTimeSpan(Request[ConsumeTimeSpan]):
     code = RequestCode.QUERY_CONSUME_TIME_SPAN
-    reply = RawBody
+    reply = ConsumeTimeSpan
 
     topic: str
     group: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryConsumeQueue(Request[RawBody]):
+class QueryConsumeQueue(Request[ConsumeQueueAnswer]):
     code = RequestCode.QUERY_CONSUME_QUEUE
-    reply = RawBody
+    reply = ConsumeQueueAnswer
 
     topic: str
     queue_id: int
@@ -206,15 +227,15 @@ class ViewBrokerStatsData(Request[RawBody]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetSystemTopicListFromBroker(Request[RawBody]):
+class GetSystemTopicListFromBroker(Request[TopicList]):
     code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER
-    reply = RawBody
+    reply = TopicList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetBrokerRuntimeInfo(Request[RawBody]):
+class GetBrokerRuntimeInfo(Request[KVTable]):
     code = RequestCode.GET_BROKER_RUNTIME_INFO
-    reply = RawBody
+    reply = KVTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,15 +253,15 @@ class UpdateBrokerConfig(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetAllConsumerOffset(Request[RawBody]):
+class GetAllConsumerOffset(Request[ConsumerOffsetWrapper]):
     code = RequestCode.GET_ALL_CONSUMER_OFFSET
-    reply = RawBody
+    reply = ConsumerOffsetWrapper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetAllDelayOffset(Request[RawBody]):
+class GetAllDelayOffset(Request[DelayOffsetWrapper]):
     code = RequestCode.GET_ALL_DELAY_OFFSET
-    reply = RawBody
+    reply = DelayOffsetWrapper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

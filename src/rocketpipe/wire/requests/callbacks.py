@@ -1,9 +1,12 @@
 """What a broker asks of its clients, on the connections they opened."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from rocketpipe.codes import RequestCode
-from rocketpipe.wire.headers import Done, Long, RawBody, Request, wire_name
+from rocketpipe.wire.bodies.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketpipe.wire.bodies.offsets import ConsumerStatus
+from rocketpipe.wire.headers import Done, Long, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +22,7 @@ class CheckTransactionState(Request[Done]):
     transaction_id: str | None = None
     offset_msg_id: str | None = None
     topic: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +51,9 @@ class ResetConsumerClientOffset(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetConsumerStatusFromClient(Request[RawBody]):
+class GetConsumerStatusFromClient(Request[ConsumerStatus]):
     code = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT
-    reply = RawBody
+    reply = ConsumerStatus
 
     topic: str
     group: str
@@ -58,11 +61,11 @@ class GetConsumerStatusFromClient(Request[RawBody]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetConsumerRunningInfo(Request[RawBody]):
+class GetConsumerRunningInfo(Request[ConsumerRunningInfo]):
     """Asked of a broker, which asks the client."""
 
     code = RequestCode.GET_CONSUMER_RUNNING_INFO
-    reply = RawBody
+    reply = ConsumerRunningInfo
 
     consumer_group: str
     client_id: str
@@ -70,11 +73,11 @@ class GetConsumerRunningInfo(Request[RawBody]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumeMessageDirectly(Request[RawBody]):
+class ConsumeMessageDirectly(Request[ConsumeMessageDirectlyResult]):
     """Hand this message to a listener now. Asked of a broker, which asks the client."""
 
     code = RequestCode.CONSUME_MESSAGE_DIRECTLY
-    reply = RawBody
+    reply = ConsumeMessageDirectlyResult
 
     consumer_group: str
     client_id: str | None = None

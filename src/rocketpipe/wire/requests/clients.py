@@ -1,17 +1,19 @@
 """How clients make themselves known to a broker, and share queues among them."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from rocketpipe.codes import RequestCode
-from rocketpipe.wire.headers import Done, Header, RawBody, Request, wire_name
+from rocketpipe.wire.bodies.groups import ConsumerIdList, LockBatchAnswer, QueryAssignmentAnswer
+from rocketpipe.wire.headers import Done, Header, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartBeatReply(Header):
     """5.x brokers say whether a heartbeat may leave out what did not change."""
 
-    is_support_heart_beat_v2: bool = wire_name("IS_SUPPORT_HEART_BEAT_V2", default=False)
-    is_sub_change: bool = wire_name("IS_SUB_CHANGE", default=True)
+    is_support_heart_beat_v2: Annotated[bool, "IS_SUPPORT_HEART_BEAT_V2"] = False
+    is_sub_change: Annotated[bool, "IS_SUB_CHANGE"] = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +31,15 @@ class UnregisterClient(Request[Done]):
     code = RequestCode.UNREGISTER_CLIENT
     reply = Done
 
-    client_id: str = wire_name("clientID")
+    client_id: Annotated[str, "clientID"]
     producer_group: str | None = None
     consumer_group: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetConsumerListByGroup(Request[RawBody]):
+class GetConsumerListByGroup(Request[ConsumerIdList]):
     code = RequestCode.GET_CONSUMER_LIST_BY_GROUP
-    reply = RawBody
+    reply = ConsumerIdList
 
     consumer_group: str
 
@@ -51,11 +53,11 @@ class CheckClientConfig(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockBatchMq(Request[RawBody]):
+class LockBatchMq(Request[LockBatchAnswer]):
     """Lock queues for an orderly consumer; body: LockBatchRequestBody."""
 
     code = RequestCode.LOCK_BATCH_MQ
-    reply = RawBody
+    reply = LockBatchAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +69,11 @@ class UnlockBatchMq(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryAssignment(Request[RawBody]):
+class QueryAssignment(Request[QueryAssignmentAnswer]):
     """Which queues should this consumer read, and how; body: QueryAssignmentRequestBody."""
 
     code = RequestCode.QUERY_ASSIGNMENT
-    reply = RawBody
+    reply = QueryAssignmentAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

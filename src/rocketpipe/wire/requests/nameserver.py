@@ -1,24 +1,32 @@
 """What clients and brokers ask of a NameServer."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from rocketpipe.codes import RequestCode
-from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request, wire_name
+from rocketpipe.wire.bodies.route import (
+    BrokerMemberGroupAnswer,
+    ClusterInfo,
+    KVTable,
+    TopicList,
+    TopicRouteData,
+)
+from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetRouteinfoByTopic(Request[RawBody]):
+class GetRouteinfoByTopic(Request[TopicRouteData]):
     code = RequestCode.GET_ROUTEINFO_BY_TOPIC
-    reply = RawBody
+    reply = TopicRouteData
 
     topic: str
     accept_standard_json_only: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetBrokerClusterInfo(Request[RawBody]):
+class GetBrokerClusterInfo(Request[ClusterInfo]):
     code = RequestCode.GET_BROKER_CLUSTER_INFO
-    reply = RawBody
+    reply = ClusterInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,9 +63,9 @@ class DeleteKvConfig(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetKvlistByNamespace(Request[RawBody]):
+class GetKvlistByNamespace(Request[KVTable]):
     code = RequestCode.GET_KVLIST_BY_NAMESPACE
-    reply = RawBody
+    reply = KVTable
 
     namespace: str
 
@@ -113,7 +121,7 @@ class BrokerHeartbeat(Request[Done]):
     epoch: int | None = None
     max_offset: Long | None = None
     confirm_offset: Long | None = None
-    heartbeat_timeout_millis: Long | None = wire_name("heartbeatTimeoutMills", default=None)  # sic
+    heartbeat_timeout_millis: Annotated[Long | None, "heartbeatTimeoutMills"] = None  # sic
     election_priority: int | None = None
 
 
@@ -136,34 +144,34 @@ class QueryDataVersion(Request[QueryDataVersionReply]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetBrokerMemberGroup(Request[RawBody]):
+class GetBrokerMemberGroup(Request[BrokerMemberGroupAnswer]):
     """The master and slaves of one broker name."""
 
     code = RequestCode.GET_BROKER_MEMBER_GROUP
-    reply = RawBody
+    reply = BrokerMemberGroupAnswer
 
     cluster_name: str
     broker_name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetAllTopicListFromNameserver(Request[RawBody]):
+class GetAllTopicListFromNameserver(Request[TopicList]):
     code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
-    reply = RawBody
+    reply = TopicList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetTopicsByCluster(Request[RawBody]):
+class GetTopicsByCluster(Request[TopicList]):
     code = RequestCode.GET_TOPICS_BY_CLUSTER
-    reply = RawBody
+    reply = TopicList
 
     cluster: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetSystemTopicListFromNs(Request[RawBody]):
+class GetSystemTopicListFromNs(Request[TopicList]):
     code = RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS
-    reply = RawBody
+    reply = TopicList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

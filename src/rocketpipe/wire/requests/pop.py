@@ -1,9 +1,10 @@
 """POP consumption of 5.x: the broker shares out messages, not queues. JSON headers only."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from rocketpipe.codes import RequestCode
-from rocketpipe.wire.headers import Done, Header, Long, Request, wire_name
+from rocketpipe.wire.headers import Done, Header, Long, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class PopMessage(Request[PopMessageReply]):
     exp: str | None = None
     order: bool | None = None
     attempt_id: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class PeekMessage(Request[PopMessageReply]):
     topic: str
     queue_id: int
     max_msg_nums: int
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ class AckMessage(Request[Done]):
     extra_info: str
     offset: Long
     lite_topic: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ class ChangeMessageInvisibletime(Request[ChangeInvisibleTimeReply]):
     invisible_time: Long
     suspend: bool = False
     lite_topic: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +119,7 @@ class Notification(Request[NotificationReply]):
     exp: str | None = None
     order: bool | None = None
     attempt_id: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,4 +135,4 @@ class PollingInfo(Request[PollingInfoReply]):
     consumer_group: str
     topic: str
     queue_id: int
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None

@@ -1,10 +1,10 @@
 """Pulling messages, looking them up, and the offsets that consumers and queues have reached."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request, wire_name
+from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,9 @@ class PullMessage(Request[PullMessageReply]):
     expression_type: str | None = None
     max_msg_bytes: int | None = None
     request_source: int | None = None
-    proxy_forward_client_id: str | None = wire_name("proxyFrowardClientId", default=None)  # sic
+    proxy_forward_client_id: Annotated[str | None, "proxyFrowardClientId"] = None  # sic
     lite_topic: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 PULL_COMMIT_OFFSET = 1
@@ -88,7 +88,7 @@ class QueryMessage(Request[QueryMessageReply]):
     end_timestamp: Long
     index_type: str | None = None
     last_key: str | None = None
-    unique_key_query: bool | None = wire_name("_UNIQUE_KEY_QUERY", default=None)
+    unique_key_query: Annotated[bool | None, "_UNIQUE_KEY_QUERY"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ class QueryConsumerOffset(Request[Offset]):
     topic: str
     queue_id: int
     set_zero_if_not_found: bool | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class UpdateConsumerOffset(Request[Done]):
     topic: str
     queue_id: int
     commit_offset: Long
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class SearchOffsetByTimestamp(Request[Offset]):
     timestamp: Long
     boundary_type: str | None = None  # lower (the default) or upper
     lite_topic: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class GetMaxOffset(Request[Offset]):
     topic: str
     queue_id: int
     committed: bool | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class GetMinOffset(Request[Offset]):
 
     topic: str
     queue_id: int
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,4 +179,4 @@ class GetEarliestMsgStoretime(Request[EarliestMsgStoretime]):
 
     topic: str
     queue_id: int
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None

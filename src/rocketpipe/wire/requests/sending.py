@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.wire.headers import Done, Header, Long, Request, wire_name
+from rocketpipe.wire.headers import Done, Header, Long, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +18,8 @@ class SendMessageReply(Header):
     transaction_id: str | None = None
     batch_uniq_id: str | None = None
     recall_handle: str | None = None
-    region_id: str | None = wire_name("MSG_REGION", default=None)
-    trace_on: str | None = wire_name("TRACE_ON", default=None)
+    region_id: Annotated[str | None, "MSG_REGION"] = None
+    trace_on: Annotated[str | None, "TRACE_ON"] = None
 
 
 # All four mean that the message is in the master's log.
@@ -52,7 +52,7 @@ class SendMessage(Request[SendMessageReply]):
     unit_mode: bool | None = None
     max_reconsume_times: int | None = None
     batch: bool | None = None  # rules over the code: true makes the body a batch
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 _SHORT_NAMES = {
@@ -112,7 +112,7 @@ class ConsumerSendMsgBack(Request[Done]):
     origin_topic: str | None = None
     unit_mode: bool = False
     max_reconsume_times: int | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class EndTransaction(Request[Done]):
     msg_id: str
     transaction_id: str | None = None
     topic: str | None = None
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class RecallMessage(Request[RecallMessageReply]):
     producer_group: str | None = None
     topic: str
     recall_handle: str
-    broker_name: str | None = wire_name("bname", default=None)
+    broker_name: Annotated[str | None, "bname"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
