@@ -173,7 +173,7 @@ JSON = st.recursive(
 @given(st.data())
 def test_a_body_with_any_members_is_read_or_refused(data: st.DataObject) -> None:
     body = data.draw(st.sampled_from(BODIES))
-    names = [member.wire_name for member in _members(body)]
+    names = [member.java_name for member in _members(body)]
     value = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(names, JSON)))
     with suppress(MalformedBody):
         body.decode(dumps(value))
