@@ -51,8 +51,8 @@ class TlsSettings:
     def __post_init__(self) -> None:
         if self.key_file is not None and self.cert_file is None:
             raise InvalidSetting("key_file is of no use without cert_file")
-        if self.server_hostname is not None and self.server_hostname.strip(".") == "":
-            raise InvalidSetting("server_hostname is empty")
+        if self.server_hostname is not None and self.server_hostname[:1] in {"", "."}:
+            raise InvalidSetting(f"server_hostname {self.server_hostname!r} is not a host name")
         if self.client_auth is not ClientAuth.NONE and self.ca_file is None:
             raise InvalidSetting(f"client_auth={self.client_auth} needs ca_file: whom to believe?")
 
