@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
+
 from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import VERSIONS, Unavailable
 
@@ -18,7 +20,7 @@ _APACHE_SETTINGS = {
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "apache_clusters" in getattr(item, "fixturenames", ()):
+        if "start_apache" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.apache)
             item.add_marker(pytest.mark.slow)
 
@@ -30,14 +32,36 @@ def apache_version(request: pytest.FixtureRequest) -> str:
     return version
 
 
+StartApache = Callable[..., ApacheCluster]
+
+
 @pytest.fixture(scope="session")
-def apache_clusters() -> Iterator[Callable[[str], ApacheCluster]]:
+def start_apache() -> StartApache:
+    """ApacheCluster(...), for tests that need settings of their own.
+
+    Where Apache RocketMQ can't run the test is skipped aloud; in CI that is a failure.
+    """
+
+    def start(version: str, *args: Any, **options: Any) -> ApacheCluster:
+        try:
+            return ApacheCluster(version, *args, **options)
+        except Unavailable as error:
+            reason = f"no Apache RocketMQ {version}: {error}"
+            if os.environ.get("CI") == "true":
+                pytest.fail(reason)
+            pytest.skip(reason)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def apache_clusters(start_apache: StartApache) -> Iterator[Callable[[str], ApacheCluster]]:
     """The shared cluster of a version, started when first asked for."""
     clusters: dict[str, ApacheCluster] = {}
 
     def cluster(version: str) -> ApacheCluster:
         if version not in clusters:
-            clusters[version] = ApacheCluster(version, settings=_APACHE_SETTINGS)
+            clusters[version] = start_apache(version, settings=_APACHE_SETTINGS)
         return clusters[version]
 
     yield cluster
@@ -51,12 +75,6 @@ def apache(apache_version: str, apache_clusters: Callable[[str], ApacheCluster])
 
     A test may stop, kill and freeze its servers: they are brought back before the next one.
     """
-    try:
-        cluster = apache_clusters(apache_version)
-    except Unavailable as error:
-        reason = f"no Apache RocketMQ {apache_version}: {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    cluster = apache_clusters(apache_version)
     cluster.heal()
     return cluster

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.apache.cluster import ApacheCluster
 
 from rocketpipe.clock import SystemClock
 from rocketpipe.codes import LanguageCode, ResponseCode
@@ -16,7 +15,6 @@ from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.remoting.settings import RemotingSettings
-from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.bodies.route import TopicRouteData
 from rocketpipe.wire.frame import RemotingCommand, SerializeType
 from rocketpipe.wire.properties import encode_properties
@@ -31,6 +29,7 @@ from rocketpipe.wire.requests.reading import (
     ViewMessageById,
 )
 from rocketpipe.wire.requests.sending import SendMessage, SendMessageReply, SendMessageV2
+from tests.apache.cluster import ApacheCluster
 
 TIMEOUT = 10.0
 BODY = b"\x00\x01 binary, and \xff no text \x02"
@@ -151,11 +150,15 @@ def test_a_message_comes_back_as_it_was_sent(
                 send_header(header, topic, born), BODY, timeout=TIMEOUT
             )
             assert (sent.queue_id, sent.queue_offset) == (1, 0)
-            assert sent.transaction_id == PROPERTIES["UNIQ_KEY"]
+            if apache.version != "4.9.4":  # which does not repeat it
+                assert sent.transaction_id == PROPERTIES["UNIQ_KEY"]
 
             (message,) = await pull(broker, topic, queue_offset=0)
             assert (message.topic, message.body, message.flag) == (topic, BODY, 7)
-            assert message.properties.items() >= PROPERTIES.items()
+            kept = dict(PROPERTIES)
+            if apache.version == "4.9.4":
+                del kept["WAIT"]  # 4.9.4 drops it: it was for the broker
+            assert message.properties.items() >= kept.items()
             assert (message.tags, message.keys) == ("TagA", ("k1", "k2"))
             assert (message.queue_id, message.queue_offset) == (1, 0)
             assert (message.sys_flag, message.reconsume_times) == (0, 0)
@@ -218,27 +221,14 @@ def test_routes_are_read_in_both_of_their_dialects(apache: ApacheCluster, versio
     asyncio.run(main())
 
 
-def test_tls_and_plain_share_the_ports_of_apache_too(apache: ApacheCluster) -> None:
-    async def main() -> None:
-        tls = client_context(TlsSettings(verify=False))  # its test certificate signs itself
-        for address in (apache.namesrv, apache.broker("broker-a").address):
-            connection = await connect(
-                AsyncioNetwork(), Address.parse(address), timeout=TIMEOUT, tls=tls
-            )
-            answer = await connection.invoke(RemotingCommand(31999), timeout=TIMEOUT)
-            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
-            await connection.close()
-
-    asyncio.run(main())
-
-
 def test_what_a_server_does_not_know_it_says_so(apache: ApacheCluster) -> None:
     async def main() -> None:
         async with (
             connected(apache.namesrv) as namesrv,
             connected(apache.broker("broker-a").address) as broker,
         ):
-            for connection in (namesrv, broker):
+            # 4.9.4's NameServer says nothing at all: then a deadline is all that helps.
+            for connection in (namesrv, broker) if apache.version != "4.9.4" else (broker,):
                 answer = await connection.invoke(RemotingCommand(31999), timeout=TIMEOUT)
                 assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
                 assert answer.remark == " request type 31999 not supported"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import trustme
-from tests.remoting.recorder import Recorder
 
 from rocketpipe.errors import ConnectFailed, InvalidSetting
 from rocketpipe.remoting.address import Address
@@ -24,6 +23,7 @@ from rocketpipe.remoting.tls import (
     client_context,
     server_context,
 )
+from tests.remoting.recorder import Recorder
 
 ANY_PORT = Address("127.0.0.1", 0)
 
