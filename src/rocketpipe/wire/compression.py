@@ -100,7 +100,7 @@ def _library(name: str) -> Any:
 
 
 _METHODS = {
-    0: "zlib",  # producers before 4.9.4 do not name it
+    0: "zlib",  # old producers do not say how they compressed
     COMPRESSION_LZ4: "lz4",
     COMPRESSION_ZSTD: "zstd",
     COMPRESSION_ZLIB: "zlib",

@@ -27,7 +27,7 @@ class Pub:
     body_length: int
     cost_ms: int
     message_type: int  # 0 normal, 1 half, 2 commit, 3 delay, 4 order
-    offset_message_id: str | None = None  # 4.x did not write it at first
+    offset_message_id: str | None = None  # old clients do not write it
     is_success: bool = True
 
 
