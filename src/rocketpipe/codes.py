@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What a command asks for. B: sent to a broker, N: to a NameServer, C: by a broker to a client."""
+    """What a command asks for. B: of a broker, N: of a NameServer, C: by a broker of a client."""
 
     SEND_MESSAGE = 10  # B
     PULL_MESSAGE = 11  # B

@@ -1,12 +1,101 @@
-"""Placeholder until the real message.py is merged: only the queue's name, which bodies need."""
+"""What a user sends, what a broker stores and a consumer receives, and where either lives."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from enum import Enum
+
+from rocketpipe.host import pack_host
+
+
+class SendStatus(Enum):
+    """How safe a broker says an accepted message is."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
-    """One queue of a topic on one broker."""
+    """One queue of a topic on one broker; sorted as every RocketMQ client sorts them."""
 
     topic: str
     broker_name: str
     queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a user sends. Nothing here is ever changed: not the message, nor what it was made of."""
+
+    topic: str
+    body: bytes
+    _: KW_ONLY
+    tags: str | None = None
+    keys: Sequence[str] = ()  # always a tuple once inside; a single str is one key
+    flag: int = 0  # the user's own; RocketMQ only carries it
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    delay_level: int = 0  # 1 to 18; 0 is at once
+    # Timer messages, RocketMQ 5.x: give at most one. A broker prefers seconds, then ms, then at.
+    delay_seconds: int | None = None
+    delay_ms: int | None = None
+    deliver_at_ms: int | None = None
+    sharding_key: str | None = None
+    wait_store_ok: bool = True  # False: answered without waiting for disk and slave
+
+    def __post_init__(self) -> None:
+        keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "properties", dict(self.properties))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as a broker stored it and a consumer receives it.
+
+    `properties` is shared, not copied: read it, do not write to it.
+    """
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str] = field(hash=False)
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    flag: int
+    sys_flag: int
+    body_crc: int  # of the body as stored, which may be compressed
+    born_timestamp_ms: int
+    born_host: str  # "10.0.0.1:51234", "[fe80::1]:51234"
+    store_timestamp_ms: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+    store_size: int  # of the whole record, in bytes
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get("TAGS")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(key for key in self.properties.get("KEYS", "").split(" ") if key)
+
+    @property
+    def message_id(self) -> str:
+        """The id its producer gave it; without one, the id of the place it is stored at."""
+        return self.properties.get("UNIQ_KEY") or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        return offset_message_id(self.store_host, self.physical_offset)
+
+
+def offset_message_id(store_host: str, physical_offset: int) -> str:
+    """The id of a place in a broker's commit log: host, port and offset, 32 or 56 hex digits.
+
+    Here and not in `wire`, which imports this module; `wire.message_id` reads it back.
+    """
+    packed = pack_host(store_host) + physical_offset.to_bytes(8, "big", signed=True)
+    return packed.hex().upper()

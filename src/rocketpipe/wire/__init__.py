@@ -1,1 +1,1 @@
-"""The remoting protocol and the store's formats: bytes in, values out; no sockets, clocks or threads."""
+"""The remoting protocol and the store's formats: bytes in, values out; no sockets or clocks."""

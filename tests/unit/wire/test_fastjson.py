@@ -154,7 +154,7 @@ def test_what_has_no_json_form_is_our_mistake(value: object) -> None:
     ids=["members", "blanks", "backslashes", "name", "braces"],
 )
 def test_reading_takes_linear_time(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     with suppress(MalformedBody):
         loads(text.encode())
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 10

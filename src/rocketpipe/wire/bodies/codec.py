@@ -25,6 +25,8 @@ from typing import Annotated, Any, NamedTuple, Self, cast, get_args, get_origin,
 
 from rocketpipe.errors import MalformedBody
 from rocketpipe.wire.fastjson import dumps, loads
+from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.naming import wire_name
 
 
 class Body:
@@ -42,6 +44,10 @@ class Body:
         return dumps(self.to_json(), standard=standard)
 
     @classmethod
+    def from_answer(cls, answer: RemotingCommand) -> Self:
+        return cls.decode(answer.body)
+
+    @classmethod
     def from_json(cls, value: object) -> Self:
         return cast("Self", _codec(cast("Any", cls)).read(value))
 
@@ -55,7 +61,7 @@ class _Codec(NamedTuple):
 
 
 class _Member(NamedTuple):
-    wire_name: str
+    java_name: str
     name: str
     codec: _Codec
     is_required: bool
@@ -91,21 +97,21 @@ def _object_codec(cls: type) -> _Codec:
     def read(value: object) -> object:
         _check(value, dict)
         arguments = {}
-        for wire_name, name, codec, is_required in members:
-            member = cast("dict[object, object]", value).get(wire_name)
+        for java_name, name, codec, is_required in members:
+            member = cast("dict[object, object]", value).get(java_name)
             if member is not None:
                 try:
                     arguments[name] = codec.read(member)
                 except MalformedBody as error:
-                    raise MalformedBody(f"{cls.__name__}.{wire_name}: {error}") from None
+                    raise MalformedBody(f"{cls.__name__}.{java_name}: {error}") from None
             elif is_required:
-                raise MalformedBody(f"{cls.__name__}.{wire_name} is missing")
+                raise MalformedBody(f"{cls.__name__}.{java_name} is missing")
         return cls(**arguments)
 
     def write(body: object) -> dict[str, object]:
         return {
-            wire_name: codec.write(value)
-            for wire_name, name, codec, _ in members
+            java_name: codec.write(value)
+            for java_name, name, codec, _ in members
             if (value := getattr(body, name)) is not None
         }
 
@@ -116,19 +122,13 @@ def _members(cls: Any) -> list[_Member]:
     hints = get_type_hints(cls, include_extras=True)
     return [
         _Member(
-            _wire_name(field.name, hints[field.name]),
+            wire_name(field.name, hints[field.name]),
             field.name,
             _codec(hints[field.name]),
             field.default is field.default_factory is dataclasses.MISSING,
         )
         for field in dataclasses.fields(cls)
     ]
-
-
-def _wire_name(name: str, hint: Any) -> str:
-    if get_origin(hint) is Annotated:
-        return cast("str", hint.__metadata__[0])
-    return re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def _sequence_codec(

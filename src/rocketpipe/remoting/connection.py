@@ -1,0 +1,415 @@
+"""One connection, the same at both ends: requests and answers travel both ways at once.
+
+How it works
+- Answers are matched to requests by `opaque`, in any order. What is not an answer is a request of
+  the peer's and goes to the handler.
+- What is written during one turn of the event loop leaves in one system call: with many requests
+  in flight that saves most of the cost of sending them.
+- One timer serves the deadlines of all requests. It is set to the earliest and looks at them all
+  when it rings; as answers usually come long before, it rings about once per timeout.
+- Whatever ends a connection ends every request on it at once, with the reason.
+"""
+
+import asyncio
+import copy
+import logging
+import math
+import ssl
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from rocketpipe.codes import ResponseCode, request_name
+from rocketpipe.errors import (
+    BrokerError,
+    ConnectionLost,
+    InvalidMessage,
+    MalformedData,
+    MQError,
+    RequestTimeout,
+    TooManyRequests,
+)
+from rocketpipe.remoting.address import Address
+from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code, failure_answer
+from rocketpipe.remoting.network import Network
+from rocketpipe.remoting.settings import RemotingSettings
+from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
+from rocketpipe.wire.headers import Reply, Request
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R", bound=Reply)
+
+_OPAQUE_MAX = 0x7FFFFFFF
+_refuse_all = dispatch_by_code({})
+
+
+async def connect(
+    network: Network,
+    address: Address,
+    *,
+    timeout: float,
+    handler: Handler = _refuse_all,
+    on_lost: "Callable[[Connection], None] | None" = None,
+    settings: RemotingSettings | None = None,
+    tls: ssl.SSLContext | None = None,
+    server_hostname: str | None = None,
+) -> "Connection":
+    """A connection to this address, or ConnectFailed within the timeout."""
+    return await network.connect(
+        address,
+        lambda: Connection(
+            handler, settings or RemotingSettings(), address=address, on_lost=on_lost
+        ),
+        timeout=timeout,
+        tls=tls,
+        server_hostname=server_hostname,
+    )
+
+
+class _Waiting(NamedTuple):
+    """A request that has no answer yet."""
+
+    future: asyncio.Future[RemotingCommand]
+    deadline: float
+    code: int
+    timeout: float
+
+
+class Connection(asyncio.Protocol):
+    """Both ends of a connection; made by `connect` or by a `Server`."""
+
+    def __init__(
+        self,
+        handler: Handler,
+        settings: RemotingSettings,
+        *,
+        address: Address | None = None,
+        on_made: "Callable[[Connection], None] | None" = None,
+        on_lost: "Callable[[Connection], None] | None" = None,
+    ) -> None:
+        self.address = str(address) if address else "?"  # of the peer
+        self.lost: MQError | None = None  # why this connection is of no more use
+        self._handler = handler
+        self._on_made = on_made
+        self._on_lost = on_lost
+        self._settings = settings
+        # Who was connected to must not let a peer that does not read fill its memory; who
+        # connected has to go on reading, or two full ends would wait for each other forever.
+        self._may_stall = address is None
+        self._is_stalled = False
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._gone = self._loop.create_future()
+        self._decoder = FrameDecoder(settings.frame_bytes_max)
+        self._opaque = 0
+        self._waiting: dict[int, _Waiting] = {}
+        self._for_room: deque[asyncio.Future[None]] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._outbox: list[bytes] = []
+        self._outbox_bytes = 0
+        self._is_writing_paused = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = math.inf
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._moved_at = self._loop.time()  # when bytes last moved, in or out
+
+    def __repr__(self) -> str:
+        state = f"lost: {self.lost}" if self.lost else f"{len(self._waiting)} in flight"
+        return f"<Connection {self.address}, {state}>"
+
+    # Asking the peer.
+
+    async def request(self, request: Request[R], body: bytes = b"", *, timeout: float) -> R:
+        """The reply to a request, or BrokerError when the peer says no."""
+        command = request.to_command(body)
+        command.serialize_type = self._settings.serialize_type
+        answer = await self.invoke(command, timeout=timeout)
+        if answer.code not in request.accepts:
+            raise BrokerError(answer.code, answer.remark, self.address)
+        return request.reply.from_answer(answer)
+
+    async def invoke(self, command: RemotingCommand, *, timeout: float) -> RemotingCommand:
+        """The answer to a command, whatever its code."""
+        deadline = self._loop.time() + timeout
+        if self._is_full() or self.lost is not None:
+            await self._wait_for_room(command, deadline)
+        opaque = self._next_opaque()
+        command.opaque = opaque
+        self._write(self._encode(command))
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
+        self._waiting[opaque] = _Waiting(future, deadline, command.code, timeout)
+        if self._for_room:
+            self._offer_room()
+        if deadline < self._timer_at:
+            self._set_timer(deadline)
+        try:
+            return await future
+        finally:
+            self._waiting.pop(opaque, None)  # still there when the caller was cancelled
+            self._offer_room()
+
+    async def send_oneway(self, command: RemotingCommand, *, timeout: float) -> None:
+        """Hand over a command that gets no answer: whether it arrives, nobody knows."""
+        if self._is_full() or self.lost is not None:
+            await self._wait_for_room(command, self._loop.time() + timeout)
+        command.mark_oneway()
+        command.opaque = self._next_opaque()
+        self._write(self._encode(command))
+
+    async def close(self) -> None:
+        """Write what is on its way out, then go; whoever waits for an answer gets an error now."""
+        self._end(ConnectionLost(self.address, "closed on our side"))
+        if self._transport is not None:
+            self._transport.close()
+            done, _ = await asyncio.wait([self._gone], timeout=self._settings.close_timeout)
+            if not done:  # the peer does not read
+                self._transport.abort()
+                await self._gone
+
+    def abort(self, error: MQError | None = None) -> None:
+        """Go at once."""
+        self._end(error or ConnectionLost(self.address, "cut on our side"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _encode(self, command: RemotingCommand) -> bytes:
+        frame = command.encode()
+        if len(frame) - 4 > self._settings.frame_bytes_max:
+            # The peer would cut the connection without a word, and with it everybody's requests.
+            raise InvalidMessage(
+                f"{command.name} of {len(frame)} bytes is over the limit "
+                f"of {self._settings.frame_bytes_max} for a frame"
+            )
+        return frame
+
+    def _next_opaque(self) -> int:
+        while True:
+            self._opaque = self._opaque % _OPAQUE_MAX + 1
+            if self._opaque not in self._waiting:
+                return self._opaque
+
+    # Room: how much may be on its way at once.
+
+    def _is_full(self) -> bool:
+        return (
+            self._is_writing_paused
+            or self._outbox_bytes >= self._settings.write_buffer_bytes_max
+            or len(self._waiting) >= self._settings.requests_in_flight_max
+        )
+
+    async def _wait_for_room(self, command: RemotingCommand, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self.lost is None and self._is_full():
+                    room = self._loop.create_future()
+                    self._for_room.append(room)
+                    try:
+                        await room
+                    except asyncio.CancelledError:
+                        if room in self._for_room:
+                            self._for_room.remove(room)
+                        else:
+                            self._offer_room()  # it was offered to us: pass it on
+                        raise
+        except TimeoutError:
+            many = len(self._waiting) >= self._settings.requests_in_flight_max
+            what = f"{len(self._waiting)} requests" if many else "too many bytes"
+            raise TooManyRequests(
+                self.address, command.name, f"{what} on their way already"
+            ) from None
+        if self.lost is not None:
+            raise copy.copy(self.lost)
+
+    def _offer_room(self) -> None:
+        while self._for_room and (self.lost is not None or not self._is_full()):
+            room = self._for_room.popleft()
+            if not room.done():
+                room.set_result(None)
+                return  # whoever takes it offers what is left
+
+    # Deadlines.
+
+    def _set_timer(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._expire) if at < math.inf else None
+
+    def _expire(self) -> None:
+        now = self._loop.time()
+        earliest = math.inf
+        for waiting in self._waiting.values():
+            if waiting.deadline > now:
+                earliest = min(earliest, waiting.deadline)
+            elif not waiting.future.done():
+                name = request_name(waiting.code)
+                waiting.future.set_exception(RequestTimeout(self.address, name, waiting.timeout))
+        self._timer = None
+        self._set_timer(earliest)
+
+    # Writing.
+
+    def _write(self, frame: bytes) -> None:
+        if not self._outbox and not self._is_writing_paused:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(frame)
+        self._outbox_bytes += len(frame)
+
+    def _flush(self) -> None:
+        if self._is_writing_paused or self.lost is not None:
+            return
+        self._moved_at = self._loop.time()
+        self._hand_over()
+        if self._for_room:
+            self._offer_room()
+        if self._is_stalled:
+            self._read_on()
+
+    def _hand_over(self) -> None:
+        if self._outbox and self._transport is not None:
+            data = self._outbox[0] if len(self._outbox) == 1 else b"".join(self._outbox)
+            self._outbox.clear()
+            self._outbox_bytes = 0
+            self._transport.write(data)
+
+    def pause_writing(self) -> None:
+        self._is_writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_writing_paused = False
+        self._flush()
+
+    # Reading.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self._may_stall:
+            host, port = transport.get_extra_info("peername", ("?", 0))[:2]
+            self.address = str(Address(host, port))
+        transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes_max)
+        self._watch_idleness()
+        if self._on_made is not None:
+            self._on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.lost is not None:
+            return
+        self._moved_at = self._loop.time()
+        self._decoder.feed(data)
+        self._read_on()
+
+    def _read_on(self) -> None:
+        assert self._transport is not None
+        try:
+            while not self._stalls() and self.lost is None:
+                frame = self._decoder.next_frame()
+                if frame is None:
+                    break
+                self._take(RemotingCommand.decode(frame))
+        except MalformedData as error:
+            log.info("%s: cut the connection: %s", self.address, error)
+            self.abort(type(error)(f"{self.address}: {error}"))
+            return
+        if self._stalls() != self._is_stalled:
+            self._is_stalled = not self._is_stalled
+            if self._is_stalled:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _stalls(self) -> bool:
+        return self._may_stall and (
+            self._is_writing_paused or self._outbox_bytes >= self._settings.write_buffer_bytes_max
+        )
+
+    def _take(self, command: RemotingCommand) -> None:
+        if not command.is_response:
+            self._take_request(command)
+            return
+        waiting = self._waiting.pop(command.opaque, None)
+        if waiting is None or waiting.future.done():
+            log.debug("%s: dropped a late answer, %s", self.address, command.name)
+        else:
+            waiting.future.set_result(command)
+
+    def eof_received(self) -> None:
+        """A peer that has said its last word is taken at that, even if it would still read."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        cut_short = " in the middle of a frame" if self._decoder.has_partial_frame else ""
+        reason = f"{exc or 'the peer closed it'}{cut_short}"
+        self._end(ConnectionLost(self.address, reason))
+        if not self._gone.done():
+            self._gone.set_result(None)
+        if self._on_lost is not None:
+            self._on_lost(self)
+
+    # Answering the peer.
+
+    def _take_request(self, request: RemotingCommand) -> None:
+        if len(self._tasks) >= self._settings.requests_in_flight_max:
+            busy = "[OVERLOAD]system busy, start flow control for a while"
+            self._answer(request, request.answer(ResponseCode.SYSTEM_BUSY, busy))
+            return
+        try:
+            outcome = self._handler(self, request)
+        except Exception as error:
+            self._answer(request, failure_answer(request, error))
+            return
+        if outcome is None or isinstance(outcome, RemotingCommand):
+            self._answer(request, outcome)
+        else:
+            task = self._loop.create_task(self._await_outcome(request, outcome))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _await_outcome(self, request: RemotingCommand, pending: Awaitable[Outcome]) -> None:
+        try:
+            outcome = await pending
+        except Exception as error:
+            outcome = failure_answer(request, error)
+        self._answer(request, outcome)
+
+    def _answer(self, request: RemotingCommand, answer: Outcome) -> None:
+        if answer is None or request.is_oneway or self.lost is not None:
+            return
+        answer.opaque = request.opaque
+        try:
+            frame = self._encode(answer)
+        except Exception as error:  # too large, or not to be encoded: the peer waits all the same
+            frame = failure_answer(request, error).encode()
+        self._write(frame)
+
+    # The end.
+
+    def _watch_idleness(self) -> None:
+        left = self._moved_at + self._settings.idle_timeout - self._loop.time()
+        if left <= 0:
+            self.abort(
+                ConnectionLost(
+                    self.address, f"nothing moved for {self._settings.idle_timeout:.3g} s"
+                )
+            )
+        else:
+            self._idle_timer = self._loop.call_later(left, self._watch_idleness)
+
+    def _end(self, error: MQError) -> None:
+        """The first reason counts; everything that waits here ends with it."""
+        if self.lost is not None:
+            return
+        self.lost = error
+        self._hand_over()
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
+        for waiting in self._waiting.values():
+            if not waiting.future.done():
+                waiting.future.set_exception(copy.copy(error))
+        for task in self._tasks:
+            task.cancel()
+        for room in self._for_room:
+            if not room.done():
+                room.set_result(None)
+        self._for_room.clear()

@@ -1,0 +1,37 @@
+"""Which tags a subscription wants: `TagA || TagB`, or `*` for all (Java's FilterAPI)."""
+
+from dataclasses import dataclass
+
+from rocketpipe.errors import InvalidSetting
+from rocketpipe.wire.hashing import tags_code
+
+ALL = "*"
+_TRIMMED_BY_JAVA = "".join(map(chr, range(0x21)))  # String.trim: all up to the space, no more
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """A parsed tag expression. Brokers go by the codes, which may collide; clients by the tags."""
+
+    expression: str
+    tags: frozenset[str] = frozenset()
+    codes: frozenset[int] = frozenset()
+
+    def accepts_code(self, code: int) -> bool:
+        """What a broker asks, knowing only the hash in its consume queue."""
+        return self.expression == ALL or code in self.codes
+
+    def accepts(self, tags: str | None) -> bool:
+        """What a client asks of each message it was sent (PullAPIWrapper.processPullResult)."""
+        return not self.tags or tags in self.tags
+
+
+def parse_tag_expression(expression: str | None) -> TagFilter:
+    """The filter an expression stands for; nothing and `*` both mean every message."""
+    if not expression or expression == ALL:
+        return TagFilter(ALL)
+    if not expression.replace("||", ""):
+        raise InvalidSetting(f"tag expression {expression!r} names no tag")
+    parts = (part.strip(_TRIMMED_BY_JAVA) for part in expression.split("||"))
+    tags = frozenset(part for part in parts if part)
+    return TagFilter(expression, tags, frozenset(map(tags_code, tags)))

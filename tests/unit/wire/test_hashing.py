@@ -1,0 +1,28 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rocketpipe.wire.hashing import body_crc, index_key_hash, java_string_hash, tags_code
+
+
+@given(st.text(st.characters()))
+def test_the_hash_is_javas_sum_over_utf16_units(text: str) -> None:
+    data = text.encode("utf-16-be", "surrogatepass")
+    units = [data[i] << 8 | data[i + 1] for i in range(0, len(data), 2)]
+    total = sum(unit * 31 ** (len(units) - 1 - place) for place, unit in enumerate(units))
+    assert (java_string_hash(text) - total) % 2**32 == 0
+    assert -(2**31) <= java_string_hash(text) < 2**31
+
+
+def test_no_tag_has_the_code_0() -> None:
+    assert tags_code(None) == tags_code("") == 0
+
+
+def test_an_index_hash_is_never_negative() -> None:
+    assert java_string_hash("polygenelubricants") == -(2**31)
+    assert index_key_hash("polygenelubricants") == 0
+    assert index_key_hash("🚀rocket") == 1579737481
+
+
+@given(st.binary())
+def test_a_crc_is_never_negative_in_java(body: bytes) -> None:
+    assert 0 <= body_crc(body) < 2**31
