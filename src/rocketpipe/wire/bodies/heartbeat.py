@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Final, Self
+from typing import Annotated, Self
 
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.hashing import java_string_hash
+from rocketpipe.wire.subscription import parse_tag_expression
 
 
 class ConsumeType(StrEnum):
@@ -46,23 +47,15 @@ class SubscriptionData(Body):
 
     @classmethod
     def of_tags(cls, topic: str, expression: str | None, *, sub_version: int) -> Self:
-        """A subscription to `TagA || TagB`, or with `*`, nothing or None to every tag.
-
-        As Java's FilterAPI.buildSubscriptionData does it.
-        """
-        if not expression or expression == "*":
-            return cls(topic=topic, sub_string="*", sub_version=sub_version)
-        tags = frozenset(tag.strip(_JAVA_BLANKS) for tag in expression.split("||")) - {""}
+        """A subscription to `TagA || TagB`, or with `*`, nothing or None to every tag."""
+        tag_filter = parse_tag_expression(expression)
         return cls(
             topic=topic,
-            sub_string=expression,
-            tags_set=tags,
-            code_set=frozenset(map(java_string_hash, tags)),
+            sub_string=tag_filter.expression,
+            tags_set=tag_filter.tags,
+            code_set=tag_filter.codes,
             sub_version=sub_version,
         )
-
-
-_JAVA_BLANKS: Final = "".join(map(chr, range(33)))  # what String.trim removes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
