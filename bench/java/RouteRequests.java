@@ -1,3 +1,4 @@
+import java.lang.management.ManagementFactory;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
@@ -6,33 +7,27 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 import org.apache.rocketmq.remoting.protocol.RequestCode;
 import org.apache.rocketmq.remoting.protocol.header.namesrv.GetRouteInfoRequestHeader;
 
-/** Java's own remoting client: asks a server for routes with N threads, in rounds started from standard input. */
+/** Asks a NameServer for a route with Java's own remoting client: ADDRESS THREADS SECONDS, after as long a warm-up. */
 public class RouteRequests {
+    static NettyRemotingClient client = new NettyRemotingClient(new NettyClientConfig());
+
     public static void main(String[] args) throws Exception {
-        String address = args[0];
-        NettyRemotingClient client = new NettyRemotingClient(new NettyClientConfig());
         client.start();
-        byte[] buffer = new byte[64];
-        for (int length; (length = System.in.read(buffer)) > 0; ) {
-            String[] words = new String(buffer, 0, length).trim().split(" ");
-            round(client, address, Integer.parseInt(words[0]), Integer.parseInt(words[1]));
-        }
+        int threads = Integer.parseInt(args[1]);
+        double seconds = Double.parseDouble(args[2]);
+        round(args[0], threads, seconds);
+        System.out.println("rate and CPU: " + round(args[0], threads, seconds));
         System.exit(0);
     }
 
-    static void round(NettyRemotingClient client, String address, int threads, int requests) throws Exception {
-        AtomicLong left = new AtomicLong(requests);
+    static String round(String address, int threads, double seconds) throws Exception {
+        AtomicLong asked = new AtomicLong();
         CountDownLatch done = new CountDownLatch(threads);
-        long cpu = cpuNanos(), began = System.nanoTime();
+        long cpu = cpuNanos(), began = System.nanoTime(), end = began + (long) (seconds * 1e9);
         for (int i = 0; i < threads; i++)
             new Thread(() -> {
                 try {
-                    while (left.getAndDecrement() > 0) {
-                        GetRouteInfoRequestHeader header = new GetRouteInfoRequestHeader();
-                        header.setTopic("TBW102");
-                        RemotingCommand request = RemotingCommand.createRequestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header);
-                        if (client.invokeSync(address, request, 10000).getCode() != 0) throw new IllegalStateException();
-                    }
+                    for (; System.nanoTime() < end; asked.incrementAndGet()) ask(address);
                 } catch (Exception e) {
                     e.printStackTrace();
                     System.exit(1);
@@ -40,11 +35,19 @@ public class RouteRequests {
                 done.countDown();
             }).start();
         done.await();
-        double seconds = (System.nanoTime() - began) / 1e9;
-        System.out.println(requests / seconds + " " + (cpuNanos() - cpu) / 1e9 / requests);
+        double took = (System.nanoTime() - began) / 1e9;
+        return asked.get() / took + " " + (cpuNanos() - cpu) / 1e3 / asked.get();
+    }
+
+    static void ask(String address) throws Exception {
+        GetRouteInfoRequestHeader header = new GetRouteInfoRequestHeader();
+        header.setTopic("TBW102");
+        RemotingCommand request = RemotingCommand.createRequestCommand(RequestCode.GET_ROUTEINFO_BY_TOPIC, header);
+        RemotingCommand answer = client.invokeSync(address, request, 10000);
+        if (answer.getCode() != 0 || answer.getBody() == null) throw new IllegalStateException(answer.toString());
     }
 
     static long cpuNanos() {
-        return ((com.sun.management.OperatingSystemMXBean) java.lang.management.ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
+        return ((com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
     }
 }
