@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.apache.cluster import ApacheCluster
-from tests.apache.jars import VERSIONS, Unavailable
+from tests.apache.jars import VERSIONS, Unavailable, find_java, jars
 
 _APACHE_SETTINGS = {
     "autoCreateTopicEnable": "true",
     "enablePropertyFilter": "true",
-    "recallMessageEnable": "true",  # unknown to 4.9.4, which ignores it
+    "recallMessageEnable": "true",  # 4.9.4 ignores what it does not know
     "transactionCheckInterval": "2000",  # ms; a minute or half of one by default
 }
 
@@ -18,21 +18,32 @@ _APACHE_SETTINGS = {
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "apache_clusters" in getattr(item, "fixturenames", ()):
+        if "apache_version" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.apache)
             item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def apache_version(request: pytest.FixtureRequest) -> str:
-    """Every release; `parametrize("apache_version", ["5.5.0"], indirect=True)` picks."""
+    """Each release that can run here, for tests that start clusters or programs of their own.
+
+    `@pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)` asks for one alone.
+    """
     version: str = request.param
+    try:
+        find_java()
+        jars(version)
+    except Unavailable as error:
+        reason = f"no Apache RocketMQ {version} here: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
     return version
 
 
 @pytest.fixture(scope="session")
 def apache_clusters() -> Iterator[Callable[[str], ApacheCluster]]:
-    """The shared cluster of a version, started when first asked for."""
+    """Gives the shared cluster of a version, started when first asked for."""
     clusters: dict[str, ApacheCluster] = {}
 
     def cluster(version: str) -> ApacheCluster:
@@ -51,12 +62,6 @@ def apache(apache_version: str, apache_clusters: Callable[[str], ApacheCluster])
 
     A test may stop, kill and freeze its servers: they are brought back before the next one.
     """
-    try:
-        cluster = apache_clusters(apache_version)
-    except Unavailable as error:
-        reason = f"no Apache RocketMQ {apache_version}: {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    cluster = apache_clusters(apache_version)
     cluster.heal()
     return cluster
