@@ -2,17 +2,16 @@
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
 from tests.apache.cluster import ApacheCluster
-from tests.apache.jars import VERSIONS, Unavailable
+from tests.apache.jars import VERSIONS, Unavailable, find_java, jars
 
 _APACHE_SETTINGS = {
     "autoCreateTopicEnable": "true",
     "enablePropertyFilter": "true",
-    "recallMessageEnable": "true",  # unknown to 4.9.4, which ignores it
+    "recallMessageEnable": "true",  # 4.9.4 ignores what it does not know
     "transactionCheckInterval": "2000",  # ms; a minute or half of one by default
 }
 
@@ -20,48 +19,37 @@ _APACHE_SETTINGS = {
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "start_apache" in getattr(item, "fixturenames", ()):
+        if "apache_version" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.apache)
             item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def apache_version(request: pytest.FixtureRequest) -> str:
-    """Every release; `parametrize("apache_version", ["5.5.0"], indirect=True)` picks."""
+    """Each release that can run here, for tests that start clusters or programs of their own.
+
+    `@pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)` asks for one alone.
+    """
     version: str = request.param
+    try:
+        find_java()
+        jars(version)
+    except Unavailable as error:
+        reason = f"no Apache RocketMQ {version} here: {error}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
     return version
 
 
-StartApache = Callable[..., ApacheCluster]
-
-
 @pytest.fixture(scope="session")
-def start_apache() -> StartApache:
-    """ApacheCluster(...), for tests that need settings of their own.
-
-    Where Apache RocketMQ can't run the test is skipped aloud; in CI that is a failure.
-    """
-
-    def start(version: str, *args: Any, **options: Any) -> ApacheCluster:
-        try:
-            return ApacheCluster(version, *args, **options)
-        except Unavailable as error:
-            reason = f"no Apache RocketMQ {version}: {error}"
-            if os.environ.get("CI") == "true":
-                pytest.fail(reason)
-            pytest.skip(reason)
-
-    return start
-
-
-@pytest.fixture(scope="session")
-def apache_clusters(start_apache: StartApache) -> Iterator[Callable[[str], ApacheCluster]]:
-    """The shared cluster of a version, started when first asked for."""
+def apache_clusters() -> Iterator[Callable[[str], ApacheCluster]]:
+    """Gives the shared cluster of a version, started when first asked for."""
     clusters: dict[str, ApacheCluster] = {}
 
     def cluster(version: str) -> ApacheCluster:
         if version not in clusters:
-            clusters[version] = start_apache(version, settings=_APACHE_SETTINGS)
+            clusters[version] = ApacheCluster(version, settings=_APACHE_SETTINGS)
         return clusters[version]
 
     yield cluster

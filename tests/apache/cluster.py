@@ -73,7 +73,8 @@ class ApacheCluster:
     `brokers` is a number (`broker-a`, `broker-b`, ...) or a spec for each. Settings go by
     RocketMQ's own names: `settings` to all brokers, `broker_settings` to those of one name.
     `jvm_properties` go to every server as `-Dname=value`. When these make the servers insist on
-    TLS, `tls` is the context with which the cluster asks them whether they are up.
+    TLS, `tls` is the context with which the cluster asks them whether they are up. `full_speed` is
+    for measurements: see `java_command`.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class ApacheCluster:
         broker_settings: Mapping[str, Mapping[str, str]] | None = None,
         jvm_properties: Mapping[str, str] | None = None,
         tls: ssl.SSLContext | None = None,
+        full_speed: bool = False,
     ) -> None:
         if isinstance(brokers, int):
             brokers = [BrokerSpec(f"broker-{chr(ord('a') + i)}") for i in range(brokers)]
@@ -93,6 +95,7 @@ class ApacheCluster:
         self.broker_settings = broker_settings or {}
         self.jvm_properties = jvm_properties or {}
         self.tls = tls
+        self.full_speed = full_speed
         self.folder = Path(tempfile.mkdtemp(prefix="rocketpipe-apache-"))
         atexit.register(self.close)
         self.nameserver = NameServer(self)
@@ -197,7 +200,12 @@ class Server:
             properties = {}
         properties |= self.cluster.jvm_properties
         command = [
-            *java_command(self.cluster.version, self.folder, log_level="INFO"),
+            *java_command(
+                self.cluster.version,
+                self.folder,
+                log_level="INFO",
+                full_speed=self.cluster.full_speed,
+            ),
             *(f"-D{name}={value}" for name, value in properties.items()),
             f"-Xmx{self.heap_max}",
             "-XX:MaxDirectMemorySize=512m",

@@ -26,8 +26,6 @@ os.execv(sys.argv[2], sys.argv[2:])
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="java-starter")
 
 _FLAGS = (
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # starts a third sooner; nobody measures speed on these servers
     "-XX:-UsePerfData",  # no files in the system's temporary folder
     # What RocketMQ's own scripts give a JDK newer than 8: its mapped files reach into the JDK.
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
@@ -66,10 +64,13 @@ def launch(
     ).result()
 
 
-def java_command(version: str, folder: Path, *, log_level: str) -> list[str]:
+def java_command(
+    version: str, folder: Path, *, log_level: str, full_speed: bool = False
+) -> list[str]:
     """The start of a command that runs a class of this release, which then writes only to `folder`.
 
-    Its logs of that level and above go to its standard output.
+    Its logs of that level and above go to its standard output. Without `full_speed` Java starts
+    a third sooner and never compiles its best: for tests, not for measurements.
     """
     conf = folder / "conf"
     conf.mkdir(parents=True, exist_ok=True)
@@ -81,6 +82,7 @@ def java_command(version: str, folder: Path, *, log_level: str) -> list[str]:
     return [
         find_java(),
         *_FLAGS,
+        *(() if full_speed else ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")),
         f"-Duser.home={folder}",
         f"-Djava.io.tmpdir={folder}",
         f"-Drmq.logback.configurationFile={conf / 'logback_tools.xml'}",

@@ -15,7 +15,7 @@ from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.requests.nameserver import GetBrokerClusterInfo
-from tests.conftest import StartApache
+from tests.apache.cluster import ApacheCluster
 
 TIMEOUT = 10.0
 
@@ -59,7 +59,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def tls_namesrv(
     request: pytest.FixtureRequest,
     apache_version: str,
-    start_apache: StartApache,
     certificates: Certificates,
 ) -> Iterator[tuple[str, str]]:
     """A NameServer that asks its TLS clients for a certificate; its address and mode."""
@@ -73,7 +72,7 @@ def tls_namesrv(
         "tls.server.need.client.auth": "require",
         "tls.server.authClient": "true",
     }
-    with start_apache(
+    with ApacheCluster(
         apache_version, brokers=0, jvm_properties=properties, tls=certificates.client_tls()
     ) as cluster:
         yield cluster.namesrv, request.param
