@@ -321,7 +321,10 @@ def test_both_may_close_at_once_even_if_neither_reads(on_both: Run) -> None:
         client = await place.join(server)
         for end in (client, server):
             end.transport.pause_reading()
+        for end in (client, server):
             end.transport.write(b"last words")
+        await asyncio.sleep(0.01)
+        for end in (client, server):
             end.transport.close()
         await client.until_event("lost")
         await server.until_event("lost")

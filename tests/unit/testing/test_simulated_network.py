@@ -331,6 +331,8 @@ async def test_a_frozen_host_connects_to_nobody(world: World) -> None:
     await asyncio.sleep(5)
     world.network.thaw("client")
     await connecting
+    await asyncio.sleep(1)
+    assert len(world.accepted) == 1
 
 
 @by_seed
