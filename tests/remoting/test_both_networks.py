@@ -222,7 +222,7 @@ def test_what_was_written_may_be_changed_afterwards(on_both: Run) -> None:
         server = Recorder()
         client = await place.join(server)
         data = bytearray(b"kept")
-        client.transport.write(data)
+        client.transport.write(memoryview(data))
         data[:] = b"lost"
         assert await server.until_bytes(4) == b"kept"
         client.transport.close()
@@ -261,7 +261,8 @@ def test_a_server_may_speak_first_and_the_order_holds(on_both: Run) -> None:
     on_both(scenario)
 
 
-def test_a_protocol_is_never_called_from_within_its_own_call(on_both: Run) -> None:
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_a_protocol_is_never_called_from_within_its_own_call(on_both: Run, end: str) -> None:
     class Careful(Recorder):
         depth = 0
 
@@ -271,7 +272,7 @@ def test_a_protocol_is_never_called_from_within_its_own_call(on_both: Run) -> No
             super().data_received(data)
             self.transport.write(data[:1])
             if len(self.data) > 50:
-                self.transport.close()
+                getattr(self.transport, end)()
             assert "lost" not in self.events
             self.depth -= 1
 
@@ -314,6 +315,44 @@ def test_a_cancelled_connect_leaves_nothing_behind(on_both: Run) -> None:
     on_both(scenario)
 
 
+def test_both_may_close_at_once_even_if_neither_reads(on_both: Run) -> None:
+    async def scenario(place: Place) -> None:
+        server = Recorder()
+        client = await place.join(server)
+        for end in (client, server):
+            end.transport.pause_reading()
+        for end in (client, server):
+            end.transport.write(b"last words")
+        await asyncio.sleep(0.01)
+        for end in (client, server):
+            end.transport.close()
+        await client.until_event("lost")
+        await server.until_event("lost")
+
+    on_both(scenario)
+
+
+def test_a_protocol_that_fails_when_it_is_made_is_told_of_nonetheless(on_both: Run) -> None:
+    class Broken(Recorder):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            raise LookupError("not today")
+
+    async def scenario(place: Place) -> None:
+        seen: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: seen.append(context.get("exception"))
+        )
+        client = await place.join(Recorder(is_echo=True), Broken())
+        client.transport.write(b"hello")
+        await client.until_bytes(5)
+        client.transport.close()
+        await client.until_event("lost")
+        assert [type(error) for error in seen] == [LookupError]
+
+    on_both(scenario)
+
+
 def test_a_port_where_nobody_listens_refuses(on_both: Run) -> None:
     async def scenario(place: Place) -> None:
         listener = await place.listen(Recorder)
@@ -346,7 +385,12 @@ def test_no_time_is_a_timeout_at_once(on_both: Run) -> None:
 
 def test_a_port_is_free_again_once_its_listener_is_closed(on_both: Run) -> None:
     async def scenario(place: Place) -> None:
-        first = await place.listen(Recorder)
+        server = Recorder()
+        first = await place.listen(lambda: server)
+        client = await place.client.connect(first.address, Recorder, timeout=5.0)
+        await server.until_event("made")
+        server.transport.close()  # by the end that listens: the kernel remembers it for a while
+        await client.until_event("lost")
         assert first.address.host == place.host
         assert first.address.port > 0
         with pytest.raises(InvalidSetting, match=r"cannot listen on .*Address already in use"):

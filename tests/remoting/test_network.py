@@ -551,12 +551,15 @@ def test_without_file_descriptors_a_listener_waits_and_does_not_spin(
 def test_a_listener_can_be_closed_while_it_is_out_of_file_descriptors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("rocketpipe.remoting.network.ACCEPT_PAUSE", 0.02)
+
     async def main() -> None:
         listener = await Server().start(None, TlsMode.DISABLED)
         monkeypatch.setattr(socket.socket, "accept", _fail_to_accept)
         with await raw_connect(listener.address):
             await asyncio.sleep(0.01)
             await listener.close()
+        await asyncio.sleep(0.03)  # longer than the pause
 
     run(main())
 

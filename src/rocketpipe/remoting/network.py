@@ -82,11 +82,11 @@ class AsyncioNetwork:
         tls: ssl.SSLContext | None = None,
         server_hostname: str | None = None,
     ) -> P:
-        is_reached = False
+        is_shaking_hands = False
 
         def make_protocol() -> P:
-            nonlocal is_reached
-            is_reached = True  # asyncio calls us between the TCP connect and the TLS handshake
+            nonlocal is_shaking_hands
+            is_shaking_hands = tls is not None  # asyncio makes it between TCP's connect and TLS
             return protocol_factory()
 
         try:
@@ -101,9 +101,9 @@ class AsyncioNetwork:
                 return protocol
         except (OSError, UnicodeError) as error:
             if limit.expired():
-                what = "the TLS handshake did not end" if is_reached else "no answer"
+                what = "the TLS handshake did not end" if is_shaking_hands else "no answer"
                 reason = f"{what} within {timeout:.3g} s"
-            elif is_reached:
+            elif is_shaking_hands:
                 reason = f"TLS handshake failed: {_tls_reason(error)}"
             else:
                 reason = tcp_reason(error)
@@ -190,17 +190,10 @@ class _SocketListener:
             greeting.add_done_callback(partial(self._greeted, accepted))
 
     async def _greet(self, accepted: socket.socket) -> None:
-        tls = self._tls if self._tls_mode is not TlsMode.DISABLED else None
         try:
             accepted.setblocking(False)
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             async with asyncio.timeout(self._greeting_timeout):
-                if self._tls_mode is TlsMode.PERMISSIVE:
-                    first_byte = await self._peek(accepted)
-                    if not first_byte:
-                        return
-                    if first_byte != TLS_FIRST_BYTE:
-                        tls = None
+                tls = self._tls if await self._speaks_tls(accepted) else None
                 protocol = self._protocol_factory()
                 self._sockets_unowned.remove(accepted)
                 await self._loop.connect_accepted_socket(lambda: protocol, accepted, ssl=tls)
@@ -209,15 +202,16 @@ class _SocketListener:
         except OSError as error:
             log.info("%s dropped a peer: %s", self.address, _tls_reason(error))
 
-    async def _peek(self, accepted: socket.socket) -> bytes:
-        """The first byte, left where it is; empty when the peer has closed."""
+    async def _speaks_tls(self, accepted: socket.socket) -> bool:
+        if self._tls_mode is not TlsMode.PERMISSIVE:
+            return self._tls_mode is TlsMode.ENFORCING
         readable = asyncio.Event()
         self._loop.add_reader(accepted, readable.set)
         try:
             await readable.wait()
         finally:
             self._loop.remove_reader(accepted)
-        return accepted.recv(1, socket.MSG_PEEK)
+        return accepted.recv(1, socket.MSG_PEEK) == TLS_FIRST_BYTE
 
     def _greeted(self, accepted: socket.socket, greeting: asyncio.Task[None]) -> None:
         # Here and not in _greet, which never begins if it is cancelled early.
@@ -234,7 +228,7 @@ async def _listening_socket(address: Address) -> socket.socket:
     # One socket, so that port 0 gives one port. "localhost" has addresses of both kinds, and
     # whoever looks for a broker there tries 127.0.0.1.
     family, kind, number, _, place = min(found, key=lambda info: info[0] != socket.AF_INET)
-    listening = socket.socket(family, kind, number)
+    listening = socket.socket(family, kind, number)  # as the number is TCP's, asyncio sets NODELAY
     try:
         listening.setblocking(False)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

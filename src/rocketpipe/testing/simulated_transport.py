@@ -125,7 +125,6 @@ class _Stream:
         self._conditions = conditions
         self._loop = asyncio.get_running_loop()
         self._pieces: deque[tuple[float, bytes | _Sign]] = deque()
-        self._last_arrival = 0.0
         self._reset_at: float | None = None
         self._is_held = False
         self._timer: asyncio.TimerHandle | None = None
@@ -168,9 +167,7 @@ class _Stream:
         if self._is_held and not self._is_blocked():
             self._is_held = False
             soon = self._arrival()
-            self._pieces = deque((soon, piece) for _, piece in self._pieces)
-            if self._reset_at is not None:
-                self._reset_at = soon
+            self._pieces = deque((max(soon, arrival), piece) for arrival, piece in self._pieces)
             self.schedule()
 
     def schedule(self) -> None:
@@ -186,9 +183,8 @@ class _Stream:
         return self._conditions.is_blocked(self.source.host, self.target.host)
 
     def _arrival(self) -> float:
-        moment = self._loop.time() + self._conditions.delay()
-        self._last_arrival = max(self._last_arrival, moment)
-        return self._last_arrival
+        # A piece behind one that takes longer waits for it.
+        return self._loop.time() + self._conditions.delay()
 
     def _arrive(self) -> None:
         self._timer = None
@@ -201,7 +197,6 @@ class _Stream:
                 self._deliver(now)
         elif self._reset_at is not None and self._reset_at <= now:
             self._reset_at = None
-            self.drop()
             self.target.fall(reset_error(), tell_peer=False)
         self.schedule()
 
@@ -297,7 +292,6 @@ class Transport(asyncio.Transport):
         self._conditions.note(f"{self._name} lost: {error}")
         self._is_closing = self.is_lost = True
         del self._conditions.transports[self]
-        self.incoming.schedule()  # what comes now is answered with a reset
         if self._protocol is not None:
             self._loop.call_soon(self._protocol.connection_lost, error)
 
@@ -309,16 +303,17 @@ class Transport(asyncio.Transport):
         return self._is_made and not self._is_reading_paused
 
     def take(self, data: bytes) -> None:
-        self._conditions.note(f"{self._name} reads {len(data)} bytes, crc {zlib.crc32(data)}")
         if self.is_lost:
             self.outgoing.put_reset()
         elif not self._is_closing:
+            self._conditions.note(f"{self._name} reads {len(data)} bytes, crc {zlib.crc32(data)}")
             self._call_or_fall("data_received", data)
 
     def take_eof(self) -> None:
-        self._conditions.note(f"{self._name} reads the end")
-        if not self._is_closing and not self._call_or_fall("eof_received"):
-            self.close()
+        if not self._is_closing:
+            self._conditions.note(f"{self._name} reads the end")
+            if not self._call_or_fall("eof_received"):
+                self.close()
 
     def is_reading(self) -> bool:
         return not self._is_closing and not self._is_reading_paused

@@ -102,12 +102,19 @@ def test_a_run_where_nothing_is_left_to_happen_says_who_waits() -> None:
 
 
 def test_a_task_that_is_busy_without_end_is_stopped() -> None:
+    cleaned: list[str] = []
+
     async def busy() -> None:
-        while True:  # noqa: ASYNC110
+        try:
+            while True:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        finally:
             await asyncio.sleep(0)
+            cleaned.append("up")
 
     with pytest.raises(RuntimeError, match=r"busy without end(?s:.*)busy"):
         run(busy(), steps_max=1000)
+    assert cleaned == ["up"]
 
 
 def test_steps_count_for_one_moment_only() -> None:
@@ -119,12 +126,19 @@ def test_steps_count_for_one_moment_only() -> None:
 
 
 def test_a_run_that_never_ends_is_stopped() -> None:
+    cleaned: list[str] = []
+
     async def beat() -> None:
-        while True:  # noqa: ASYNC110
+        try:
+            while True:  # noqa: ASYNC110
+                await asyncio.sleep(1)
+        finally:
             await asyncio.sleep(1)
+            cleaned.append("up")
 
     with pytest.raises(RuntimeError, match="600 simulated seconds are over"):
         run(beat(), time_max=600)
+    assert cleaned == ["up"]
 
 
 def test_a_task_that_refuses_to_be_cancelled_is_stopped_too() -> None:

@@ -145,6 +145,7 @@ async def test_close_waits_for_what_the_cut_holds_back_but_abort_does_not(world:
 @by_seed
 async def test_a_connect_waits_for_the_cut_to_heal(world: World) -> None:
     await world.start()
+    world.network.heal("client", "broker")
     world.network.cut("client", "broker")
     connecting = asyncio.create_task(world.connect(timeout=100))
     await asyncio.sleep(50)
@@ -185,6 +186,46 @@ async def test_a_reset_ends_both_ends_of_every_connection_between_two_hosts(worl
     assert isinstance(second.error, ConnectionResetError)
     assert other.events == ["made"]
     assert broker.data == b""
+    assert client.transport.get_write_buffer_size() == 0
+
+
+@by_seed
+async def test_who_was_reset_before_being_accepted_never_is(world: World) -> None:
+    await world.start()
+    world.network.freeze("broker")
+    await world.connect()
+    world.network.reset("client", "broker")
+    world.network.thaw("broker")
+    await asyncio.sleep(10)
+    assert world.accepted == []
+
+
+@by_seed
+async def test_a_reset_ends_a_connect_that_is_half_done(world: World) -> None:
+    await world.start()
+    world.network.cut_one_way("broker", "client")
+    connecting = asyncio.create_task(world.connect())
+    await asyncio.sleep(1)
+    world.network.reset("client", "broker")
+    world.network.heal("client", "broker")
+    with pytest.raises(ConnectFailed, match="reset"):
+        await connecting
+
+
+@by_seed
+async def test_writing_through_a_cut_to_one_who_has_closed_ends_in_a_reset(world: World) -> None:
+    broker = Recorder(keeps_open_at_eof=True)
+    await world.network.host("broker").listen(BROKER, lambda: broker)
+    client = await world.connect()
+    client.transport.close()
+    await broker.until_event("eof")
+    world.network.cut("client", "broker")
+    broker.transport.write(b"anybody there?")
+    await asyncio.sleep(100)
+    assert "lost" not in broker.events
+    world.network.heal("client", "broker")
+    await broker.until_event("lost")
+    assert isinstance(broker.error, ConnectionResetError)
 
 
 @by_seed
@@ -285,10 +326,13 @@ async def test_a_frozen_host_connects_to_nobody(world: World) -> None:
     world.network.freeze("client")
     with pytest.raises(ConnectFailed, match="no answer within 3 s"):
         await world.connect()
+    assert world.accepted == []
     connecting = asyncio.create_task(world.connect(timeout=10))
     await asyncio.sleep(5)
     world.network.thaw("client")
     await connecting
+    await asyncio.sleep(1)
+    assert len(world.accepted) == 1
 
 
 @by_seed
