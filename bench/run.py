@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.apache.cluster import ApacheCluster
 from tests.apache.programs import java_program
 
+HERE = Path(__file__).parent
 ROUNDS = 3
 SECONDS = 3.0
 VERSION = "5.5.0"

@@ -286,8 +286,9 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._may_stall:
-            host, port = transport.get_extra_info("peername", ("?", 0))[:2]
-            self.address = str(Address(host, port))
+            peer = transport.get_extra_info("peername")
+            if peer is not None:  # as it is of a peer that is gone already
+                self.address = str(Address(*peer[:2]))
         transport.set_write_buffer_limits(high=self._settings.write_buffer_bytes_max)
         self._watch_idleness()
         if self._on_made is not None:
