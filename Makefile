@@ -5,24 +5,22 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-apache check format bench lock clean
+.PHONY: help demo test test-unit test-apache check format bench lock clean need-java
+.NOTPARALLEL:
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-demo: $(DEV) ## See it work: messages through a real broker and back
-	@scripts/need java mvn
+demo: need-java $(DEV) ## See it work: messages through a real broker and back
 	@$(RUN) scripts/demo.py
 
-test: $(DEV) ## Run every test, real Apache RocketMQ included
-	@scripts/need java mvn
+test: need-java $(DEV) ## Run every test, real Apache RocketMQ included
 	@scripts/test
 
 test-unit: $(DEV) ## Run the tests that need no broker; seconds
-	@scripts/test tests/unit tests/golden tests/faults
+	@scripts/test -m "not apache"
 
-test-apache: $(DEV) ## Run the tests against real Apache RocketMQ 4.9.4 and 5.5.0
-	@scripts/need java mvn
+test-apache: need-java $(DEV) ## Run the tests against real Apache RocketMQ 4.9.4 and 5.5.0
 	@scripts/test -m apache
 
 check: $(DEV) ## Lint, formatting and types
@@ -32,7 +30,7 @@ format: $(DEV) ## Rewrite the code in the house style
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-bench: $(DEV) ## Measure, as ratios to the peers
+bench: need-java $(DEV) ## Measure, as ratios to the peers
 	@$(RUN) bench/run.py
 
 lock: ## Pin the newest versions of what requirements/*.in ask for
@@ -45,6 +43,10 @@ lock: ## Pin the newest versions of what requirements/*.in ask for
 
 clean: ## Remove what the targets above made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+
+# First of all prerequisites, so that whoever lacks a tool is told before anything is installed.
+need-java:
+	@scripts/need python java mvn
 
 # The stamp is written last, so that an interrupted installation starts over.
 $(DEV): requirements/dev.txt pyproject.toml
