@@ -51,6 +51,7 @@ need-java:
 # The stamp is written last, so that an interrupted installation starts over.
 $(DEV): requirements/dev.txt pyproject.toml
 	@scripts/need python
+	@echo "setting up $(VENV) ..."
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install --quiet --requirement requirements/dev.txt
 	@$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
