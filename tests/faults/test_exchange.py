@@ -5,6 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
@@ -178,6 +179,63 @@ def test_many_deadlines_on_one_connection_are_each_kept() -> None:
         await asyncio.gather(*(ask(timeout) for timeout in (9.0, 3.0, 0.5, 7.5, 0.5, 60.0)))
         await connection.close()
         await server.close()
+
+    run(main())
+
+
+def test_thousands_of_deadlines_are_looked_at_together() -> None:
+    looks = 0
+
+    class Counting(Connection):
+        def _expire(self) -> None:
+            nonlocal looks
+            looks += 1
+            super()._expire()
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = SimulatedNetwork(1)
+        server = Server(network.host("server"), HANDLER)
+        await server.listen(SERVER)
+        connection = await network.host("client").connect(
+            SERVER, lambda: Counting(HANDLER, RemotingSettings(), address=SERVER), timeout=1
+        )
+
+        async def ask(timeout: float) -> None:
+            began = loop.time()
+            with pytest.raises(RequestTimeout):
+                await connection.invoke(RemotingCommand(IGNORE), timeout=timeout)
+            assert timeout <= loop.time() - began + 1e-6 < timeout + 0.01
+
+        await asyncio.gather(*(ask(3 + number * 1e-5) for number in range(5000)))
+        await connection.close()
+        await server.close()
+
+    run(main())
+    assert looks < 100  # each looks at every request that waits
+
+
+def test_a_peer_that_reads_slowly_is_not_idle() -> None:
+    class Slow(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = cast(asyncio.Transport, transport)
+
+        def data_received(self, data: bytes) -> None:
+            self.transport.pause_reading()
+            asyncio.get_running_loop().call_later(50, self.transport.resume_reading)
+
+    async def main() -> None:
+        network = SimulatedNetwork(1)
+        listener = await network.host("server").listen(SERVER, Slow)
+        settings = RemotingSettings(close_timeout=10)
+        connection = await connect(network.host("client"), SERVER, timeout=1, settings=settings)
+        await connection.send_oneway(RemotingCommand(IGNORE, body=bytes(8 << 20)), timeout=1)
+        await asyncio.sleep(400)
+        assert connection.lost is None
+        network.freeze("server")
+        await asyncio.sleep(400)
+        assert "nothing moved for 120 s" in str(connection.lost)
+        await listener.close()
 
     run(main())
 

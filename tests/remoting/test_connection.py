@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -118,7 +119,7 @@ async def raw_peer(peer: Peer) -> AsyncIterator[Address]:
         yield Address("127.0.0.1", server.sockets[0].getsockname()[1])
     finally:
         server.close()
-        await asyncio.gather(*at_work)
+        await asyncio.wait_for(asyncio.gather(*at_work), 10)
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
@@ -285,6 +286,23 @@ async def test_a_late_answer_is_dropped() -> None:
 
 
 @run
+async def test_a_request_without_any_time_is_not_sent() -> None:
+    seen = []
+
+    def note(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        seen.append(request.body)
+        return request.answer(0)
+
+    async with serving(note) as server, connected(server.addresses[0]) as connection:
+        for timeout in (0.0, -1.0, float("nan")):
+            for send in (connection.invoke, connection.send_oneway):
+                with pytest.raises(RequestTimeout):
+                    await send(RemotingCommand(ECHO, body=b"late"), timeout=timeout)
+        await connection.invoke(RemotingCommand(ECHO, body=b"in time"), timeout=5)
+        assert seen == [b"in time"]
+
+
+@run
 async def test_a_cancelled_caller_leaves_nothing_behind() -> None:
     async with serving() as server, connected(server.addresses[0]) as connection:
         caller = asyncio.create_task(connection.invoke(RemotingCommand(SILENT), timeout=5))
@@ -353,6 +371,57 @@ async def test_who_gives_up_waiting_for_room_passes_it_on() -> None:
 
 
 @run
+async def test_who_may_not_send_what_it_wanted_passes_its_room_on() -> None:
+    settings = RemotingSettings(requests_in_flight_max=1, frame_bytes_max=1000)
+    async with (
+        serving() as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+        first, *waiting = (
+            asyncio.create_task(send(command, timeout=5))
+            for send, command in (
+                (connection.invoke, RemotingCommand(SILENT)),
+                (connection.invoke, RemotingCommand(ECHO, body=bytes(1000))),
+                (connection.send_oneway, RemotingCommand(ECHO, body=bytes(1000))),
+                (connection.invoke, RemotingCommand(ECHO)),
+            )
+        )
+        await asyncio.sleep(0)
+        first.cancel()
+        async with asyncio.timeout(1):
+            *refused, answer = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(error) for error in refused] == [InvalidMessage, InvalidMessage]
+        assert isinstance(answer, RemotingCommand)
+
+
+@run
+async def test_room_is_given_in_order_and_nobody_pushes_in() -> None:
+    settings = RemotingSettings(requests_in_flight_max=1)
+    served = []
+
+    def note(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        served.append(request.body)
+        return request.answer(0)
+
+    async with (
+        serving(note) as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+
+        async def ask_on_and_on() -> None:
+            for _ in range(20):
+                await connection.invoke(RemotingCommand(ECHO, body=b"greedy"), timeout=5)
+
+        greedy = asyncio.create_task(ask_on_and_on())
+        await asyncio.sleep(0)
+        async with asyncio.TaskGroup() as patient:
+            for name in (b"1", b"2", b"3"):
+                patient.create_task(connection.invoke(RemotingCommand(ECHO, body=name), timeout=5))
+        assert served[:4] == [b"greedy", b"1", b"2", b"3"]
+        await greedy
+
+
+@run
 async def test_bytes_that_a_peer_does_not_read_are_bounded() -> None:
     stop = asyncio.Event()
 
@@ -405,6 +474,27 @@ async def test_closing_writes_what_was_still_on_its_way_out() -> None:
 
 
 @run
+async def test_a_connection_goes_even_if_nobody_waits_for_it() -> None:
+    stop, lost = asyncio.Event(), asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await stop.wait()
+        writer.close()
+
+    settings = RemotingSettings(frame_bytes_max=64 << 20, close_timeout=0.05)
+    async with raw_peer(deaf) as address:
+        connection = await connect(
+            AsyncioNetwork(), address, timeout=5, settings=settings, on_lost=lambda _: lost.set()
+        )
+        await connection.send_oneway(RemotingCommand(ECHO, body=bytes(32 << 20)), timeout=5)
+        closing = asyncio.create_task(connection.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait_for(lost.wait(), 2)
+        stop.set()
+
+
+@run
 async def test_a_closing_server_fails_its_clients_requests_at_once() -> None:
     lost: list[Connection] = []
     async with (
@@ -431,6 +521,28 @@ async def test_a_peer_that_closes_one_half_is_taken_as_gone() -> None:
     async with raw_peer(last_word) as address, connected(address) as connection:
         with pytest.raises(ConnectionLost, match="the peer closed it"):
             await connection.invoke(RemotingCommand(ECHO), timeout=60)
+
+
+@run
+async def test_a_peer_that_closes_one_half_and_reads_no_more_is_gone_at_once() -> None:
+    stop = asyncio.Event()
+
+    async def last_word(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write_eof()
+        await stop.wait()
+        writer.close()
+
+    settings = RemotingSettings(frame_bytes_max=64 << 20, close_timeout=0.05)
+    async with raw_peer(last_word) as address:
+        lost = asyncio.Event()
+        connection = await connect(
+            AsyncioNetwork(), address, timeout=5, settings=settings, on_lost=lambda _: lost.set()
+        )
+        async with asyncio.timeout(2):
+            with pytest.raises(ConnectionLost, match="the peer closed it"):
+                await connection.invoke(RemotingCommand(ECHO, body=bytes(32 << 20)), timeout=60)
+            await lost.wait()  # and what it would not read is not kept for it
+        stop.set()
 
 
 @run
@@ -496,6 +608,24 @@ def test_garbage_closes_that_connection_and_nobody_elses(garbage: bytes) -> None
     asyncio.run(main())
 
 
+def test_a_peer_that_is_gone_before_it_is_welcomed_is_no_error_of_ours() -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        async with serving() as server:
+            hasty = socket.create_connection(server.addresses[0])
+            hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            hasty.close()  # a reset, before the server had a chance to accept
+            async with connected(server.addresses[0]) as connection:
+                await connection.invoke(RemotingCommand(ECHO), timeout=5)
+                assert len(server.connections) == 1
+
+    asyncio.run(main())
+    assert not complaints
+
+
 @run
 async def test_a_frame_over_the_limit_is_refused_before_it_is_sent() -> None:
     settings = RemotingSettings(frame_bytes_max=1000)
@@ -505,8 +635,12 @@ async def test_a_frame_over_the_limit_is_refused_before_it_is_sent() -> None:
     ):
         with pytest.raises(InvalidMessage, match="over the limit of 1000"):
             await connection.invoke(RemotingCommand(ECHO, body=bytes(1000)), timeout=5)
-        answer = await connection.invoke(RemotingCommand(ECHO, body=bytes(800)), timeout=5)
-        assert answer.body == bytes(800)
+        empty = len(RemotingCommand(ECHO, opaque=2).encode())
+        body = bytes(1000 - empty)  # the length itself counts, as for Netty's decoder
+        with pytest.raises(InvalidMessage, match="of 1001 bytes is over the limit of 1000"):
+            await connection.invoke(RemotingCommand(ECHO, body=body + b"!"), timeout=5)
+        answer = await connection.invoke(RemotingCommand(ECHO, body=body), timeout=5)
+        assert answer.body == body
 
 
 def test_an_answer_over_the_limit_becomes_an_error_that_says_so(
@@ -556,6 +690,27 @@ async def test_a_slow_reader_stops_being_served_and_hurts_no_fast_one() -> None:
 
 
 @run
+async def test_a_server_that_asks_and_reads_no_answers_is_cut() -> None:
+    async def ask_on_and_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = RemotingCommand(BIG, {"size": str(1 << 16)}).encode()
+        while not writer.is_closing():
+            writer.write(request * 100)
+            try:
+                await writer.drain()
+            except ConnectionError:
+                break
+        writer.close()
+
+    settings = RemotingSettings(write_buffer_bytes_max=1 << 20)
+    async with (
+        raw_peer(ask_on_and_on) as address,
+        connected(address, settings=settings, handler=HANDLER) as connection,
+    ):
+        with pytest.raises(ConnectionLost, match="reads no answers"):
+            await connection.invoke(RemotingCommand(ECHO), timeout=5)
+
+
+@run
 async def test_a_handler_at_work_is_cancelled_when_its_client_is_gone() -> None:
     began, cancelled = asyncio.Event(), asyncio.Event()
 
@@ -573,6 +728,25 @@ async def test_a_handler_at_work_is_cancelled_when_its_client_is_gone() -> None:
             await connection.send_oneway(RemotingCommand(ECHO), timeout=5)
             await asyncio.wait_for(began.wait(), 5)
         await asyncio.wait_for(cancelled.wait(), 5)
+
+
+@run
+async def test_a_handler_that_waits_for_what_was_cancelled_has_failed() -> None:
+    shared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait_for_shared(connection: Connection, request: RemotingCommand) -> Outcome:
+        await shared
+        raise AssertionError
+
+    async with serving(wait_for_shared) as server, connected(server.addresses[0]) as connection:
+        asking = asyncio.create_task(connection.invoke(RemotingCommand(ECHO), timeout=5))
+        async with connected(server.addresses[0]) as other:  # gone, it takes the future with it
+            await other.send_oneway(RemotingCommand(ECHO), timeout=5)
+            await asyncio.sleep(0.02)
+        answer = await asking
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark is not None
+        assert answer.remark.startswith("CancelledError")
 
 
 @run
@@ -632,6 +806,7 @@ async def test_a_reply_that_lacks_a_field_is_named_so() -> None:
         {"idle_timeout": 0},
         {"close_timeout": "1"},
         {"idle_timeout": float("nan")},
+        {"serialize_type": "JSON"},
     ],
 )
 def test_settings_that_make_no_sense_are_refused_by_name(wrong: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ def dispatch_by_code(handlers: Mapping[int, Handler]) -> Handler:
     return dispatch
 
 
-def failure_answer(request: RemotingCommand, error: Exception) -> RemotingCommand:
+def failure_answer(request: RemotingCommand, error: BaseException) -> RemotingCommand:
     """What to tell the peer whose request ended in this error."""
     if isinstance(error, Refusal):
         return request.answer(error.code, error.remark, error.ext_fields)

@@ -16,9 +16,9 @@ from enum import IntEnum
 from json.encoder import encode_basestring as quote  # the C version where there is one
 
 from rocketpipe.codes import PROTOCOL_VERSION, LanguageCode, request_name, response_name
-from rocketpipe.errors import MalformedFrame
+from rocketpipe.errors import InvalidMessage, MalformedFrame
 
-FRAME_BYTES_MAX = 16 * 1024 * 1024  # what Apache's servers and clients accept
+FRAME_BYTES_MAX = 16 * 1024 * 1024  # what Apache's servers and clients accept, length included
 
 _RESPONSE = 1  # bits of the flag
 _ONEWAY = 2
@@ -85,6 +85,8 @@ class RemotingCommand:
         else:  # Codes beyond 16 bits (POP and its kin) exist in JSON only.
             header = _encode_json(self)
             kind = SerializeType.JSON
+        if len(header) > _HEADER_BYTES_MAX:
+            raise InvalidMessage(f"{self.name}: a header of {len(header)} bytes is too long")
         body = self.body
         return b"".join(
             (
@@ -124,7 +126,7 @@ class FrameDecoder:
         self._start = 0  # what lies before it in the data has been taken
 
     def feed(self, data: bytes) -> None:
-        if self._start == len(self._data):  # the usual case: nothing is left from before
+        if not self._data:  # the usual case: nothing is left from before
             self._data = data
         elif self._start == 0 and isinstance(self._data, bytearray):
             self._data += data  # a large frame grows piece by piece, without copying it each time
@@ -139,17 +141,20 @@ class FrameDecoder:
         if len(data) - start < 4:
             return None
         length = int.from_bytes(data[start : start + 4], "big")
-        if not 4 <= length <= self._frame_bytes_max:
+        if not 4 <= length <= self._frame_bytes_max - 4:
             raise MalformedFrame(self._bad_length(length, bytes(data[start : start + 4])))
         end = start + 4 + length
         if end > len(data):
             return None
-        self._start = end
+        if end < len(data):
+            self._start = end
+        else:  # nothing is kept for a peer that may have no more to say
+            self._data, self._start = b"", 0
         return bytes(memoryview(data)[start + 4 : end])
 
     @property
     def has_partial_frame(self) -> bool:
-        return self._start < len(self._data)
+        return len(self._data) > 0
 
     def _bad_length(self, length: int, start: bytes) -> str:
         if length < 4:
@@ -159,7 +164,7 @@ class FrameDecoder:
             hint = ": this is HTTP, not RocketMQ"
         elif start[0] in (0x15, 0x16) and start[1] == 3:
             hint = ": this is TLS, and we speak plain"
-        return f"a frame of {length} bytes is over the limit of {self._frame_bytes_max}{hint}"
+        return f"a frame of {length + 4} bytes is over the limit of {self._frame_bytes_max}{hint}"
 
 
 # The JSON header. Java writes its members in alphabetical order; so do we, byte for byte.
@@ -251,6 +256,7 @@ def _as_text(fields: dict[str, object]) -> dict[str, str]:
 
 # RocketMQ's binary header.
 
+_HEADER_BYTES_MAX = 0xFFFFFF  # the length of either kind of header has 24 bits
 _PREFIX = struct.Struct(">iI")
 _FIXED = struct.Struct(">hBhii")
 _INT = struct.Struct(">i")
@@ -264,7 +270,7 @@ def _encode_binary(command: RemotingCommand) -> bytes:
         key = name.encode("utf-8", "replace")
         text = value.encode("utf-8", "replace")
         if len(key) > _KEY_BYTES_MAX:
-            raise MalformedFrame(f"the field name {name[:40]!r}... is too long")
+            raise InvalidMessage(f"the field name {name[:40]!r}... is too long")
         parts += (_SHORT.pack(len(key)), key, _INT.pack(len(text)), text)
     fields = b"".join(parts)
     remark = (command.remark or "").encode("utf-8", "replace")

@@ -2,7 +2,7 @@
 
 A request names its code and its reply, so one generic `request()` in the client serves every
 command and one table in the broker dispatches them all. The requests themselves are in
-`requests.py`.
+`requests/`.
 """
 
 import re

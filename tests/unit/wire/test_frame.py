@@ -1,11 +1,12 @@
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketpipe.codes import LanguageCode
-from rocketpipe.errors import MalformedFrame
+from rocketpipe.errors import InvalidMessage, MalformedFrame
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand, SerializeType
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
@@ -115,7 +116,8 @@ def test_every_kind_of_malformed_frame_has_a_clear_error(frame: bytes, reason: s
     ("stream", "reason"),
     [
         (b"\0\0\0\x03abc", "no room for a header"),
-        (b"\x01\0\0\x01", "16777217 bytes is over the limit of 16777216"),
+        # The length counts too: Netty's decoder takes 16777212 bytes after it, and no more.
+        (b"\x00\xff\xff\xfd", "16777217 bytes is over the limit of 16777216"),
         (b"\xff\xff\xff\xff", "over the limit"),
         (b"HTTP/1.1 400 Bad Request\r\n", "this is HTTP, not RocketMQ"),
         (b"GET / HTTP/1.1\r\n", "this is HTTP, not RocketMQ"),
@@ -141,10 +143,10 @@ def test_frames_before_a_malformed_one_are_still_read() -> None:
 
 def test_the_size_limit_can_be_set() -> None:
     frame = RemotingCommand(1, body=bytes(100)).encode()
-    decoder = FrameDecoder(frame_bytes_max=len(frame) - 4)
+    decoder = FrameDecoder(frame_bytes_max=len(frame))
     decoder.feed(frame)
     assert decoder.next_frame() == frame[4:]
-    decoder = FrameDecoder(frame_bytes_max=len(frame) - 5)
+    decoder = FrameDecoder(frame_bytes_max=len(frame) - 1)
     decoder.feed(frame)
     with pytest.raises(MalformedFrame, match="over the limit"):
         decoder.next_frame()
@@ -199,6 +201,30 @@ def test_a_large_frame_in_small_pieces_costs_no_more_than_its_size() -> None:
         decoder.feed(frame[start : start + 4096])
         whole = decoder.next_frame()
     assert whole == frame[4:]
+
+
+def test_what_was_read_is_not_kept() -> None:
+    data = RemotingCommand(1, body=bytes(1000)).encode()
+    held = sys.getrefcount(data)
+    decoder = FrameDecoder()
+    decoder.feed(data)
+    assert decoder.next_frame() is not None
+    assert sys.getrefcount(data) == held
+
+
+@pytest.mark.parametrize("serialize_type", SerializeType)
+def test_a_header_beyond_its_24_bits_of_length_is_not_sent(serialize_type: SerializeType) -> None:
+    command = RemotingCommand(1, {"a": "x" * (1 << 24)}, serialize_type=serialize_type)
+    with pytest.raises(InvalidMessage, match="header"):
+        command.encode()
+
+
+def test_a_field_name_that_java_could_not_read_is_not_sent() -> None:
+    command = RemotingCommand(1, {"a" * 32767: "x"}, serialize_type=SerializeType.ROCKETMQ)
+    assert RemotingCommand.decode(command.encode()[4:]) == command
+    command.ext_fields["a" * 32768] = "x"
+    with pytest.raises(InvalidMessage, match="field name"):
+        command.encode()
 
 
 def test_json_headers_are_json_that_anyone_can_read() -> None:
