@@ -69,7 +69,10 @@ def test_a_server_outlives_the_thread_that_asked_for_it(tmp_path: Path) -> None:
 
     def start() -> None:
         with (tmp_path / "output").open("wb") as output:
-            started.append(launch(["/bin/sleep", "60"], tmp_path, output))
+            process = launch(["/bin/sleep", "60"], tmp_path, output)
+        started.append(process)
+        while Path(f"/proc/{process.pid}/comm").read_text() != "sleep\n":
+            time.sleep(0.01)  # only from here on is it tied to its parent
 
     thread = threading.Thread(target=start)
     thread.start()
