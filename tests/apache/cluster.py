@@ -34,6 +34,7 @@ _STOP_SECONDS_MAX = 60.0  # 5.5.0 takes 15 s to stop, 4.9.4 takes 4 s
 _PORT_TRIES_MAX = 5
 _ANSWER_SECONDS_MAX = 3.0
 
+_UPDATE_BROKER_CONFIG = 25
 _GET_BROKER_RUNTIME_INFO = 28
 _GET_BROKER_CLUSTER_INFO = 106
 
@@ -214,9 +215,14 @@ class Server:
             self._process = launch(command, self.folder, log)
 
     def wait_ready(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS_MAX
+        begin = time.monotonic()
+        seconds_urged = 0.0
         port_tries = 1
         while not self.is_ready():
+            seconds = time.monotonic() - begin
+            if seconds > seconds_urged + 1:
+                seconds_urged = seconds
+                self.urge()
             if not self.is_running:
                 if not self._lost_its_port() or port_tries == _PORT_TRIES_MAX:
                     raise StartFailed(f"{self.name} ended; end of its log:\n{self.log_end()}")
@@ -224,7 +230,7 @@ class Server:
                 self._ports.close()
                 self._ports = _Ports()
                 self.start_nowait()
-            if time.monotonic() > deadline:
+            if seconds > _START_SECONDS_MAX:
                 raise StartFailed(
                     f"{self.name} is not ready after {_START_SECONDS_MAX:.0f} s; "
                     f"end of its log:\n{self.log_end()}"
@@ -234,6 +240,10 @@ class Server:
 
     def is_ready(self) -> bool:
         """Whether clients can use it."""
+        raise NotImplementedError
+
+    def urge(self) -> None:
+        """Do what makes it ready sooner."""
         raise NotImplementedError
 
     def server_settings(self) -> dict[str, str]:
@@ -312,6 +322,11 @@ class NameServer(Server):
         able = [b for b in self.cluster.brokers if b.is_running and not b.is_frozen]
         return bool(known) and all(f'"{broker.address}"' in known for broker in able)
 
+    def urge(self) -> None:
+        for broker in self.cluster.brokers:
+            if broker.is_running and not broker.is_frozen:
+                broker.urge()
+
     def known_brokers(self) -> str:
         """Its answer to who the brokers are: JSON, but for integer keys; empty when it is down."""
         return _ask(self.address, _GET_BROKER_CLUSTER_INFO, self.cluster.tls)
@@ -347,6 +362,14 @@ class Broker(Server):
         return f'"{self.address}"' in self.cluster.nameserver.known_brokers() and bool(
             _ask(self.address, _GET_BROKER_RUNTIME_INFO, self.cluster.tls)
         )
+
+    def urge(self) -> None:
+        # 5.5.0 skips its first registration when its connection to the NameServer is a moment late
+        # (NettyRemotingClient.getAvailableNameSrvList), and comes back to it after ten seconds, as
+        # do all brokers to a new NameServer. Being told its permission makes a broker register now.
+        permission = self.server_settings().get("brokerPermission", "6")
+        body = f"brokerPermission={permission}".encode()
+        _ask(self.address, _UPDATE_BROKER_CONFIG, self.cluster.tls, body)
 
 
 class _Ports:
@@ -387,7 +410,7 @@ def _bound(port: int) -> socket.socket:
     return sock
 
 
-def _ask(address: str, code: int, tls: ssl.SSLContext | None) -> str:
+def _ask(address: str, code: int, tls: ssl.SSLContext | None, body: bytes = b"") -> str:
     """The answer to a request without fields, header and body as text; empty if none comes."""
     host, port = address.split(":")
     header = json.dumps({"code": code, "opaque": 1, "flag": 0, "version": 401}).encode()
@@ -397,7 +420,8 @@ def _ask(address: str, code: int, tls: ssl.SSLContext | None) -> str:
             tls.wrap_socket(plain, server_hostname=host) if tls else plain as sock,
             sock.makefile("rb") as stream,
         ):
-            sock.sendall(struct.pack(">II", 4 + len(header), len(header)) + header)
+            length = 4 + len(header) + len(body)
+            sock.sendall(struct.pack(">II", length, len(header)) + header + body)
             (length,) = struct.unpack(">I", stream.read(4))
             return stream.read(length)[4:].decode(errors="replace")
     except (OSError, struct.error):  # nobody there, nothing said in time, or cut off
