@@ -183,6 +183,44 @@ def test_many_deadlines_on_one_connection_are_each_kept() -> None:
     run(main())
 
 
+def test_what_moves_one_way_alone_keeps_both_ends_awake() -> None:
+    async def main() -> None:
+        network = SimulatedNetwork(1)
+        server = Server(network.host("server"), HANDLER)
+        await server.listen(SERVER)
+        connection = await connect(network.host("client"), SERVER, timeout=1)
+        for _ in range(5):
+            await asyncio.sleep(70)
+            await connection.send_oneway(RemotingCommand(IGNORE), timeout=1)
+        assert connection.lost is None
+        assert len(server.connections) == 1
+        await connection.close()
+        await server.close()
+
+    run(main())
+
+
+def test_the_wait_for_room_is_part_of_a_deadline() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        network = SimulatedNetwork(1)
+        server = Server(network.host("server"), HANDLER)
+        await server.listen(SERVER)
+        settings = RemotingSettings(requests_in_flight_max=1)
+        connection = await connect(network.host("client"), SERVER, timeout=1, settings=settings)
+        began = loop.time()
+        ended = await asyncio.gather(
+            *(connection.invoke(RemotingCommand(IGNORE), timeout=timeout) for timeout in (2, 3)),
+            return_exceptions=True,
+        )
+        assert [type(error) for error in ended] == [RequestTimeout, RequestTimeout]
+        assert loop.time() - began == pytest.approx(3, abs=1e-4)
+        await connection.close()
+        await server.close()
+
+    run(main())
+
+
 def test_thousands_of_deadlines_are_looked_at_together() -> None:
     looks = 0
 

@@ -1,9 +1,11 @@
 """Both ends of a connection over real loopback sockets, and peers that misbehave."""
 
 import asyncio
+import gc
 import logging
 import socket
 import struct
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import (
     BrokerError,
+    ConnectFailed,
     ConnectionLost,
     InvalidMessage,
     InvalidSetting,
@@ -123,15 +126,19 @@ async def raw_peer(peer: Peer) -> AsyncIterator[Address]:
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    """An async test, run on a loop of its own, that leaves no task behind."""
+    """An async test, run on a loop of its own, that leaves no task and no complaint behind."""
+    complaints: list[dict[str, Any]] = []
 
     async def checked() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
         await test()
         left = asyncio.all_tasks() - {asyncio.current_task()}
         assert not left, left
 
     def wrapper() -> None:
         asyncio.run(checked())
+        assert not complaints, complaints
 
     wrapper.__name__ = test.__name__
     return wrapper
@@ -246,6 +253,108 @@ async def test_a_oneway_request_gets_no_answer_not_even_to_a_failure() -> None:
         answer = await connection.invoke(RemotingCommand(ECHO, body=b"the only one"), timeout=5)
         assert answer.body == b"the only one"
         assert seen == [(ECHO, True), (REFUSE, True), (4711, True), (ECHO, False)]
+
+
+@run
+async def test_nothing_is_written_in_answer_to_a_oneway_request() -> None:
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection(*server.addresses[0])
+        oneway = RemotingCommand(ECHO, body=b"oneway")
+        oneway.mark_oneway()
+        writer.write(oneway.encode() + RemotingCommand(ECHO, body=b"asked").encode())
+        answer = await reader.readuntil(b"asked")
+        assert b"oneway" not in answer
+        writer.close()
+        await writer.wait_closed()
+
+
+@run
+async def test_an_answer_made_elsewhere_gets_the_opaque_of_its_request() -> None:
+    def forward(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return RemotingCommand(0, flag=1, opaque=4711)
+
+    async with serving(forward) as server, connected(server.addresses[0]) as connection:
+        assert (await connection.invoke(RemotingCommand(ECHO), timeout=5)).code == 0
+
+
+@run
+async def test_a_refusal_may_carry_fields() -> None:
+    async with serving() as server, connected(server.addresses[0]) as connection:
+        answer = await connection.invoke(RemotingCommand(REFUSE), timeout=5)
+        assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "not for you")
+        assert answer.ext_fields == {"why": "because"}
+
+
+@run
+async def test_requests_go_out_in_the_serialization_of_the_settings() -> None:
+    seen = []
+
+    def note(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        seen.append(request.serialize_type)
+        return request.answer(0, ext_fields={"offset": "1"})
+
+    settings = RemotingSettings(serialize_type=SerializeType.ROCKETMQ)
+    async with (
+        serving(note) as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+        await connection.request(GetMaxOffset(topic="t", queue_id=0), timeout=5)
+        assert seen == [SerializeType.ROCKETMQ]
+
+
+@run
+async def test_opaques_begin_anew_and_skip_those_that_wait() -> None:
+    async with serving() as server, connected(server.addresses[0]) as connection:
+        waiting = asyncio.create_task(
+            connection.invoke(RemotingCommand(LATER, {"after": "0.1"}, b"1"), timeout=5)
+        )
+        await asyncio.sleep(0)
+        connection._opaque = 0x7FFFFFFE
+        for opaque in (0x7FFFFFFF, 2):
+            answer = await connection.invoke(RemotingCommand(ECHO, body=b"2"), timeout=5)
+            assert (answer.opaque, answer.body) == (opaque, b"2")
+        assert (await waiting).body == b"1"
+
+
+@run
+async def test_an_answer_to_one_who_was_just_cancelled_is_dropped() -> None:
+    async with serving() as server, connected(server.addresses[0]) as connection:
+        caller = asyncio.create_task(connection.invoke(RemotingCommand(SILENT), timeout=5))
+        await asyncio.sleep(0)
+        caller.cancel()
+        connection.data_received(RemotingCommand(SILENT, opaque=1).answer(0).encode())
+        assert (await connection.invoke(RemotingCommand(ECHO), timeout=5)).code == 0
+
+
+@run
+async def test_after_a_handler_cut_the_connection_no_more_requests_are_taken() -> None:
+    taken = []
+
+    def cut(connection: Connection, request: RemotingCommand) -> None:
+        taken.append(request.body)
+        connection.abort()
+
+    async with serving(cut) as server:
+        reader, writer = await asyncio.open_connection(*server.addresses[0])
+        writer.write(b"".join(RemotingCommand(ECHO, body=body).encode() for body in (b"1", b"2")))
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(), 5)
+            raise ConnectionResetError  # closed in order is as good
+        assert taken == [b"1"]
+        writer.close()
+
+
+@run
+async def test_a_closed_connection_is_freed_at_once() -> None:
+    async with serving() as server:
+        connection = await connect(AsyncioNetwork(), server.addresses[0], timeout=5)
+        await connection.invoke(RemotingCommand(ECHO), timeout=60)
+        await connection.close()
+        left = weakref.ref(connection)
+        del connection
+        await asyncio.sleep(0)
+        gc.collect()
+        assert left() is None
 
 
 @run
@@ -438,6 +547,56 @@ async def test_bytes_that_a_peer_does_not_read_are_bounded() -> None:
                 await connection.send_oneway(RemotingCommand(ECHO, body=body), timeout=0.1)
                 sent += len(body)
         assert sent < 32 << 20  # ours, and what the two kernels' buffers hold
+        assert connection._transport is not None
+        assert connection._transport.get_write_buffer_size() <= 1 << 21
+        stop.set()
+
+
+@run
+async def test_who_waits_for_bytes_to_leave_is_told_when_they_have_left() -> None:
+    go_on = asyncio.Event()
+
+    async def hesitant(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await go_on.wait()
+        while await reader.read(1 << 20):
+            pass
+        writer.close()
+
+    settings = RemotingSettings(write_buffer_bytes_max=1 << 20)
+    async with raw_peer(hesitant) as address, connected(address, settings=settings) as connection:
+        command = RemotingCommand(ECHO, body=bytes(1 << 18))
+        with pytest.raises(TooManyRequests):
+            while True:
+                await connection.send_oneway(command, timeout=0.1)
+        waiting = [
+            asyncio.create_task(connection.send_oneway(command, timeout=5)) for _ in range(30)
+        ]
+        await asyncio.sleep(0)
+        go_on.set()
+        await asyncio.wait_for(asyncio.gather(*waiting), 3)
+
+
+@run
+async def test_who_waits_for_bytes_to_leave_is_told_when_they_never_will() -> None:
+    stop = asyncio.Event()
+
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await stop.wait()
+        writer.close()
+
+    settings = RemotingSettings(write_buffer_bytes_max=1 << 20)
+    async with raw_peer(deaf) as address, connected(address, settings=settings) as connection:
+        command = RemotingCommand(ECHO, body=bytes(1 << 18))
+        with pytest.raises(TooManyRequests):
+            while True:
+                await connection.send_oneway(command, timeout=0.1)
+        waiting = [
+            asyncio.create_task(connection.send_oneway(command, timeout=60)) for _ in range(3)
+        ]
+        await asyncio.sleep(0)
+        connection.abort()
+        ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 1)
+        assert {type(error) for error in ended} == {ConnectionLost}
         stop.set()
 
 
@@ -450,13 +609,31 @@ async def test_closing_fails_every_waiting_request_at_once() -> None:
         ]
         await asyncio.sleep(0)
         await connection.close()
-        for task in waiting:
-            with pytest.raises(ConnectionLost, match="closed on our side"):
-                await asyncio.wait_for(task, 1)
-        with pytest.raises(ConnectionLost):
-            await connection.invoke(RemotingCommand(ECHO), timeout=60)
-        with pytest.raises(ConnectionLost):
-            await connection.send_oneway(RemotingCommand(ECHO), timeout=60)
+        errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 1)
+        for send in (connection.invoke, connection.send_oneway):
+            with pytest.raises(ConnectionLost) as raised:
+                await send(RemotingCommand(ECHO), timeout=60)
+            errors.append(raised.value)
+        assert {str(error).partition(": ")[2] for error in errors} == {"closed on our side"}
+        # Each its own: one error raised twice would collect the tracebacks of both.
+        assert len({id(error) for error in [*errors, connection.lost]}) == 6
+
+
+@run
+async def test_closing_fails_those_who_wait_for_room_at_once() -> None:
+    settings = RemotingSettings(requests_in_flight_max=1)
+    async with (
+        serving() as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+        waiting = [
+            asyncio.create_task(connection.invoke(RemotingCommand(SILENT), timeout=60))
+            for _ in range(3)
+        ]
+        await asyncio.sleep(0)
+        await connection.close()
+        errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 1)
+        assert {type(error) for error in errors} == {ConnectionLost}
 
 
 @run
@@ -608,22 +785,15 @@ def test_garbage_closes_that_connection_and_nobody_elses(garbage: bytes) -> None
     asyncio.run(main())
 
 
-def test_a_peer_that_is_gone_before_it_is_welcomed_is_no_error_of_ours() -> None:
-    complaints: list[dict[str, Any]] = []
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: complaints.append(context))
-        async with serving() as server:
-            hasty = socket.create_connection(server.addresses[0])
-            hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            hasty.close()  # a reset, before the server had a chance to accept
-            async with connected(server.addresses[0]) as connection:
-                await connection.invoke(RemotingCommand(ECHO), timeout=5)
-                assert len(server.connections) == 1
-
-    asyncio.run(main())
-    assert not complaints
+@run
+async def test_a_peer_that_is_gone_before_it_is_welcomed_is_no_error_of_ours() -> None:
+    async with serving() as server:
+        hasty = socket.create_connection(server.addresses[0])
+        hasty.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        hasty.close()  # a reset, before the server had a chance to accept
+        async with connected(server.addresses[0]) as connection:
+            await connection.invoke(RemotingCommand(ECHO), timeout=5)
+            assert len(server.connections) == 1
 
 
 @run
@@ -665,8 +835,10 @@ async def test_a_slow_reader_stops_being_served_and_hurts_no_fast_one() -> None:
     settings = RemotingSettings(write_buffer_bytes_max=1 << 20)
     served = 0
 
-    def count(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+    def count(connection: Connection, request: RemotingCommand) -> Outcome:
         nonlocal served
+        if request.is_oneway:
+            return None
         served += 1
         return answer_big(connection, request)
 
@@ -676,11 +848,18 @@ async def test_a_slow_reader_stops_being_served_and_hurts_no_fast_one() -> None:
     ):
         reader, writer = await asyncio.open_connection(*server.addresses[0])
         request = RemotingCommand(BIG, {"size": str(1 << 16)}).encode()
+        big_oneway = RemotingCommand(SILENT, body=bytes(1 << 20))
+        big_oneway.mark_oneway()
+        oneway = big_oneway.encode()
         writer.write(request * 2000)  # asks for 128 MiB and reads none of it
         for _ in range(20):
             answer = await fast.invoke(RemotingCommand(BIG, {"size": "10"}), timeout=5)
             assert answer.code == 0
         assert served - 20 < 600
+        with pytest.raises(TimeoutError):  # nor is more of it read
+            for _ in range(64):
+                writer.write(oneway)
+                await asyncio.wait_for(writer.drain(), 0.2)
         read = 0  # and when it reads at last, it gets everything
         async with asyncio.timeout(20):
             while read < 2000 * (1 << 16):
@@ -763,6 +942,8 @@ async def test_more_requests_at_work_than_allowed_are_told_that_it_is_busy() -> 
             )
         )
         assert sorted(answer.code for answer in answers) == [0, 0, 0, 2, 2]
+        answer = await connection.invoke(RemotingCommand(LATER, {"after": "0"}), timeout=5)
+        assert answer.code == 0  # those that are done count no more
 
 
 @run
@@ -777,16 +958,36 @@ async def test_a_server_listens_on_several_ports_at_once() -> None:
 
 
 @run
+async def test_a_closed_server_listens_nowhere() -> None:
+    async with serving() as server:
+        address = server.addresses[0]
+        await server.close()
+        assert not server.addresses
+        with pytest.raises(ConnectFailed):
+            await connect(AsyncioNetwork(), address, timeout=5)
+
+
+def test_a_server_for_nobody_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="connections_max is 0"):
+        Server(AsyncioNetwork(), HANDLER, connections_max=0)
+
+
+@run
 async def test_connections_over_the_limit_are_closed() -> None:
+    lost: asyncio.Queue[Connection] = asyncio.Queue()
     async with (
-        serving(connections_max=1) as server,
+        serving(connections_max=1, on_lost=lost.put_nowait) as server,
         connected(server.addresses[0]) as first,
         connected(server.addresses[0]) as second,
     ):
         assert (await first.invoke(RemotingCommand(ECHO), timeout=5)).code == 0
         with pytest.raises(ConnectionLost):
             await second.invoke(RemotingCommand(ECHO), timeout=5)
-        assert len(server.connections) == 1
+        (welcomed,) = server.connections
+        await first.close()
+        # One who was never let in is not lost.
+        assert await asyncio.wait_for(lost.get(), 5) is welcomed
+        assert lost.empty()
 
 
 @run

@@ -1,5 +1,6 @@
 import json
 import sys
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 int32 = st.integers(-0x80000000, 0x7FFFFFFF)
 commands = st.builds(
     RemotingCommand,
-    code=st.integers(-32768, 32767) | st.sampled_from([200050, 200151]),
+    code=st.integers(-32768, 32767) | st.sampled_from([32768, 200050, 200151]),
     ext_fields=st.dictionaries(texts, texts.filter(bool), max_size=6),
     body=st.binary(max_size=200),
     remark=st.none() | texts.filter(bool),
@@ -103,7 +104,11 @@ def test_a_damaged_frame_raises_nothing_but_our_own_error(
         (frame_of(bytes(13) + b"\0\0\0\x09abc", kind=1), "ends in the middle"),
         (frame_of(bytes(13) + b"\xff\xff\xff\xff", kind=1), "ends in the middle"),
         (frame_of(bytes(17) + b"\0\0\0\x03\0", kind=1), "should take 3 bytes"),
+        (frame_of(bytes(17) + b"\0\0\0\0\0", kind=1), "should take 0 bytes"),
         (frame_of(bytes(17) + b"\0\0\0\x05\0\x09abc", kind=1), "ends in the middle"),
+        (frame_of(bytes(17) + b"\0\0\0\x08\0\x01a\0\0\0\x02b", kind=1), "ends in the middle"),
+        # Back to its own beginning: it would never end.
+        (frame_of(bytes(17) + b"\0\0\0\x06\0\0\xff\xff\xff\xfa", kind=1), "ends in the middle"),
         (frame_of(bytes(13) + b"\0\0\0\x01\xff\0\0\0\0", kind=1), "not UTF-8"),
     ],
 )
@@ -176,6 +181,20 @@ def test_a_language_comes_as_name_or_number_and_may_be_new_to_us(
     assert RemotingCommand.decode(frame_of(header)).language is code
 
 
+def test_a_binary_header_may_have_a_new_language_and_empty_values() -> None:
+    fields = b"\0\x01a\0\0\0\0" + b"\0\x01b\0\0\0\x01x"
+    header = b"\0\x07\x63\0\0" + bytes(12) + len(fields).to_bytes(4, "big") + fields
+    command = RemotingCommand.decode(frame_of(header, kind=1))
+    assert (command.code, command.language) == (7, LanguageCode.OTHER)
+    assert command.ext_fields == {"b": "x"}
+
+
+def test_an_opaque_may_be_any_int_of_32_bits() -> None:
+    for opaque in (-0x80000000, 0x7FFFFFFF):
+        command = RemotingCommand(1, opaque=opaque)
+        assert RemotingCommand.decode(command.encode()[4:]) == command
+
+
 @pytest.mark.parametrize("serialize_type", SerializeType)
 def test_a_lone_surrogate_goes_out_as_a_question_mark_as_in_java(
     serialize_type: SerializeType,
@@ -197,10 +216,12 @@ def test_an_answer_repeats_opaque_and_serialization() -> None:
 def test_a_large_frame_in_small_pieces_costs_no_more_than_its_size() -> None:
     frame = RemotingCommand(1, body=bytes(8 * 1024 * 1024)).encode()
     decoder = FrameDecoder()
-    for start in range(0, len(frame), 4096):
-        decoder.feed(frame[start : start + 4096])
+    began = time.process_time()
+    for start in range(0, len(frame), 1024):
+        decoder.feed(frame[start : start + 1024])
         whole = decoder.next_frame()
     assert whole == frame[4:]
+    assert time.process_time() - began < 1  # copied at each piece, it would take several
 
 
 def test_what_was_read_is_not_kept() -> None:

@@ -106,9 +106,13 @@ def test_a_field_with_a_default_may_be_missing() -> None:
 @pytest.mark.parametrize(
     "text", ["", " 1", "1 ", "1_000", "0x10", "1.0", "٣", "2147483648", "-2147483649", "9" * 5000]
 )
-def test_an_int_that_java_would_refuse_is_refused(text: str) -> None:
+def test_an_int_of_anything_but_plain_digits_in_range_is_refused(text: str) -> None:
     with pytest.raises(MalformedHeader, match=r"queueId is .* not an integer of 32 bits"):
         GetMaxOffset.from_ext_fields({"topic": "t", "queueId": text})
+
+
+def test_a_plus_is_read_as_java_reads_it() -> None:
+    assert Offset.from_ext_fields({"offset": "+7"}).offset == 7
 
 
 def test_a_long_has_64_bits() -> None:
