@@ -929,6 +929,48 @@ async def test_a_handler_that_waits_for_what_was_cancelled_has_failed() -> None:
 
 
 @run
+async def test_a_closed_server_has_no_handler_at_work() -> None:
+    began, is_cleaned_up = asyncio.Event(), False
+
+    async def clean_up_slowly(connection: Connection, request: RemotingCommand) -> None:
+        nonlocal is_cleaned_up
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            is_cleaned_up = True
+
+    async with serving(clean_up_slowly) as server, connected(server.addresses[0]) as connection:
+        await connection.send_oneway(RemotingCommand(ECHO), timeout=5)
+        await asyncio.wait_for(began.wait(), 5)
+        await server.close()
+        assert is_cleaned_up
+
+
+@run
+async def test_a_handler_may_close_its_own_connection() -> None:
+    async def close(connection: Connection, request: RemotingCommand) -> None:
+        await connection.close()
+
+    async with serving(close) as server, connected(server.addresses[0]) as connection:
+        with pytest.raises(ConnectionLost):
+            await connection.invoke(RemotingCommand(ECHO), timeout=5)
+
+
+@run
+async def test_an_error_as_long_as_a_frame_is_told_in_short() -> None:
+    def quote(connection: Connection, request: RemotingCommand) -> None:
+        raise MalformedHeader(request.ext_fields["a"])
+
+    async with serving(quote) as server, connected(server.addresses[0]) as connection:
+        command = RemotingCommand(ECHO, {"a": "x" * (8 << 20)})
+        answer = await connection.invoke(command, timeout=5)
+        assert answer.remark is not None
+        assert len(answer.remark) == 4096
+
+
+@run
 async def test_more_requests_at_work_than_allowed_are_told_that_it_is_busy() -> None:
     settings = RemotingSettings(requests_in_flight_max=3)
     async with (

@@ -161,8 +161,11 @@ class Connection(asyncio.Protocol):
     async def close(self) -> None:
         """Write what is on its way out, then go; whoever waits for an answer gets an error now."""
         self._leave(ConnectionLost(self.address, "closed on our side"))
+        # Handlers too have ended then, so that what they work on can be closed next; but for one
+        # that closes its own connection.
+        ending = {self._gone, *self._tasks} - {asyncio.current_task()}
         if self._transport is not None:
-            await asyncio.wait([self._gone])  # not by itself: others may wait for it too
+            await asyncio.wait(ending)
 
     def abort(self, error: MQError | None = None) -> None:
         """Go at once."""

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REMARK_CHARACTERS_MAX = 4096  # an error may quote what is as large as a frame
+
 # What a handler returns is sent back; None sends nothing. A plain function costs no task, so only
 # those who have to wait are coroutines.
 Outcome = RemotingCommand | None
@@ -55,4 +57,5 @@ def failure_answer(request: RemotingCommand, error: BaseException) -> RemotingCo
         log.info("%s was malformed: %s", request.name, error)
     else:
         log.error("%s failed", request.name, exc_info=error)
-    return request.answer(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+    remark = f"{type(error).__name__}: {error}"[:REMARK_CHARACTERS_MAX]
+    return request.answer(ResponseCode.SYSTEM_ERROR, remark)

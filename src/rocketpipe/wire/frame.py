@@ -188,6 +188,9 @@ def _decode_json(header: bytes) -> RemotingCommand:
     try:
         text = header.decode("utf-8").strip()
         members, end = _read_json(text)
+        if "\\ud" in text or "\\uD" in text:  # half a pair of surrogates could not be written again
+            mended = json.dumps(members, ensure_ascii=False).encode("utf-8", "replace")
+            members = json.loads(mended)
     except (ValueError, RecursionError) as error:
         raise MalformedFrame(f"broken JSON header: {error}") from error
     if type(members) is not dict or end != len(text):

@@ -203,6 +203,13 @@ def test_a_lone_surrogate_goes_out_as_a_question_mark_as_in_java(
     assert RemotingCommand.decode(command.encode()[4:]).ext_fields == {"a": "x?y"}
 
 
+def test_half_a_pair_of_surrogates_is_read_as_the_question_mark_it_would_become() -> None:
+    header = rb'{"code":1,"extFields":{"a":"x\ud800y","b":"\uD83D\uDE80"},"remark":"\udc00"}'
+    command = RemotingCommand.decode(frame_of(header))
+    assert command.ext_fields == {"a": "x?y", "b": "🚀"}
+    assert command.remark == "?"
+
+
 def test_an_answer_repeats_opaque_and_serialization() -> None:
     request = RemotingCommand(34, opaque=77, serialize_type=SerializeType.ROCKETMQ)
     answer = request.answer(17, "no such topic", {"a": "b"}, b"body")
