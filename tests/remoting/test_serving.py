@@ -1,0 +1,195 @@
+"""Answering over a connection: handlers, refusals, and the server itself."""
+
+import asyncio
+import logging
+
+import pytest
+
+from rocketpipe.codes import ResponseCode
+from rocketpipe.errors import (
+    ConnectFailed,
+    ConnectionLost,
+    InvalidSetting,
+    MalformedHeader,
+)
+from rocketpipe.remoting.connection import Connection, connect
+from rocketpipe.remoting.dispatch import Outcome
+from rocketpipe.remoting.network import AsyncioNetwork
+from rocketpipe.remoting.server import Server
+from rocketpipe.wire.frame import RemotingCommand
+from tests.remoting.peers import (
+    ANYWHERE,
+    ASK_BACK,
+    BAD_FIELDS,
+    ECHO,
+    FAIL,
+    HANDLER,
+    REFUSE,
+    connected,
+    run,
+    serving,
+)
+
+
+@run
+async def test_an_unknown_code_is_not_supported() -> None:
+    async with serving() as server, connected(server.addresses[0]) as connection:
+        answer = await connection.invoke(RemotingCommand(4711), timeout=5)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert answer.remark == " request type 4711 not supported"
+
+
+def test_a_failing_handler_is_a_system_error_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving() as server, connected(server.addresses[0]) as connection:
+            answer = await connection.invoke(RemotingCommand(FAIL), timeout=5)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+            assert answer.remark == "ZeroDivisionError: the handler's own mistake"
+            assert (await connection.invoke(RemotingCommand(ECHO), timeout=5)).code == 0
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(main())
+    assert "ZeroDivisionError" in caplog.text
+
+
+@run
+async def test_malformed_fields_are_a_system_error_that_names_the_field() -> None:
+    async with serving() as server, connected(server.addresses[0]) as connection:
+        answer = await connection.invoke(RemotingCommand(BAD_FIELDS, {"topic": "t"}), timeout=5)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark == "MalformedHeader: GetMaxOffset: queueId is missing"
+
+
+@run
+async def test_a_oneway_request_gets_no_answer_not_even_to_a_failure() -> None:
+    seen = []
+
+    def note(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        seen.append((request.code, request.is_oneway))
+        return HANDLER(connection, request)  # type: ignore[return-value]
+
+    async with serving(note) as server, connected(server.addresses[0]) as connection:
+        for code in (ECHO, REFUSE, 4711):
+            await connection.send_oneway(RemotingCommand(code), timeout=5)
+        answer = await connection.invoke(RemotingCommand(ECHO, body=b"the only one"), timeout=5)
+        assert answer.body == b"the only one"
+        assert seen == [(ECHO, True), (REFUSE, True), (4711, True), (ECHO, False)]
+
+
+@run
+async def test_nothing_is_written_in_answer_to_a_oneway_request() -> None:
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection(*server.addresses[0])
+        oneway = RemotingCommand(ECHO, body=b"oneway")
+        oneway.mark_oneway()
+        writer.write(oneway.encode() + RemotingCommand(ECHO, body=b"asked").encode())
+        answer = await reader.readuntil(b"asked")
+        assert b"oneway" not in answer
+        writer.close()
+        await writer.wait_closed()
+
+
+@run
+async def test_an_answer_made_elsewhere_gets_the_opaque_of_its_request() -> None:
+    def forward(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return RemotingCommand(0, flag=1, opaque=4711)
+
+    async with serving(forward) as server, connected(server.addresses[0]) as connection:
+        assert (await connection.invoke(RemotingCommand(ECHO), timeout=5)).code == 0
+
+
+@run
+async def test_a_refusal_may_carry_fields() -> None:
+    async with serving() as server, connected(server.addresses[0]) as connection:
+        answer = await connection.invoke(RemotingCommand(REFUSE), timeout=5)
+        assert (answer.code, answer.remark) == (ResponseCode.NO_PERMISSION, "not for you")
+        assert answer.ext_fields == {"why": "because"}
+
+
+@run
+async def test_the_server_may_ask_while_it_is_asked() -> None:
+    def client_side(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        assert request.body == b"and you?"
+        return request.answer(0, body=b"fine")
+
+    async with (
+        serving() as server,
+        connected(server.addresses[0], handler=client_side) as connection,
+    ):
+        answer = await connection.invoke(RemotingCommand(ASK_BACK), timeout=5)
+        assert answer.body == b"fine"
+
+
+@run
+async def test_a_handler_that_waits_for_what_was_cancelled_has_failed() -> None:
+    shared: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait_for_shared(connection: Connection, request: RemotingCommand) -> Outcome:
+        await shared
+        raise AssertionError
+
+    async with serving(wait_for_shared) as server, connected(server.addresses[0]) as connection:
+        asking = asyncio.create_task(connection.invoke(RemotingCommand(ECHO), timeout=5))
+        async with connected(server.addresses[0]) as other:  # gone, it takes the future with it
+            await other.send_oneway(RemotingCommand(ECHO), timeout=5)
+            await asyncio.sleep(0.02)
+        answer = await asking
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert answer.remark is not None
+        assert answer.remark.startswith("CancelledError")
+
+
+@run
+async def test_an_error_as_long_as_a_frame_is_told_in_short() -> None:
+    def quote(connection: Connection, request: RemotingCommand) -> None:
+        raise MalformedHeader(request.ext_fields["a"])
+
+    async with serving(quote) as server, connected(server.addresses[0]) as connection:
+        command = RemotingCommand(ECHO, {"a": "x" * (8 << 20)})
+        answer = await connection.invoke(command, timeout=5)
+        assert answer.remark is not None
+        assert len(answer.remark) == 4096
+
+
+@run
+async def test_a_server_listens_on_several_ports_at_once() -> None:
+    async with serving() as server:
+        await server.listen(ANYWHERE)
+        first, second = server.addresses
+        assert first != second
+        for address in (first, second):
+            async with connected(address) as connection:
+                assert (await connection.invoke(RemotingCommand(ECHO), timeout=5)).code == 0
+
+
+@run
+async def test_a_closed_server_listens_nowhere() -> None:
+    async with serving() as server:
+        address = server.addresses[0]
+        await server.close()
+        assert not server.addresses
+        with pytest.raises(ConnectFailed):
+            await connect(AsyncioNetwork(), address, timeout=5)
+
+
+def test_a_server_for_nobody_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="connections_max is 0"):
+        Server(AsyncioNetwork(), HANDLER, connections_max=0)
+
+
+@run
+async def test_connections_over_the_limit_are_closed() -> None:
+    lost: asyncio.Queue[Connection] = asyncio.Queue()
+    async with (
+        serving(connections_max=1, on_lost=lost.put_nowait) as server,
+        connected(server.addresses[0]) as first,
+        connected(server.addresses[0]) as second,
+    ):
+        assert (await first.invoke(RemotingCommand(ECHO), timeout=5)).code == 0
+        with pytest.raises(ConnectionLost):
+            await second.invoke(RemotingCommand(ECHO), timeout=5)
+        (welcomed,) = server.connections
+        await first.close()
+        # One who was never let in is not lost.
+        assert await asyncio.wait_for(lost.get(), 5) is welcomed
+        assert lost.empty()
