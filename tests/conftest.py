@@ -4,9 +4,11 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import VERSIONS, Unavailable, find_java, jars
+from tests.certificates import Certificates
 
 _APACHE_SETTINGS = {
     "autoCreateTopicEnable": "true",
@@ -14,6 +16,16 @@ _APACHE_SETTINGS = {
     "recallMessageEnable": "true",  # 4.9.4 ignores what it does not know
     "transactionCheckInterval": "2000",  # ms; a minute or half of one by default
 }
+
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m selects by marker

@@ -192,6 +192,7 @@ async def test_a_reply_that_lacks_a_field_is_named_so() -> None:
         {"frame_bytes_max": 1 << 31},
         {"requests_in_flight_max": -1},
         {"write_buffer_bytes_max": 1.5},
+        {"connections_max": 0},
         {"idle_timeout": 0},
         {"close_timeout": "1"},
         {"idle_timeout": float("nan")},

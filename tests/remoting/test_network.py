@@ -1,4 +1,4 @@
-"""The real network: TLS in all its modes, and peers that are silent, hasty or hostile."""
+"""The real network, with peers that are silent, hasty or hostile."""
 
 import asyncio
 import errno
@@ -6,290 +6,21 @@ import logging
 import resource
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-import trustme
 
 from rocketpipe.errors import ConnectFailed, InvalidSetting
 from rocketpipe.remoting.address import Address
-from rocketpipe.remoting.network import AsyncioNetwork, Listener
+from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.remoting.tls import (
-    ClientAuth,
     TlsMode,
     TlsSettings,
     client_context,
-    server_context,
 )
+from tests.remoting.echo_server import ANY_PORT, EchoServer, echo, end_of, raw_connect, run
 from tests.remoting.recorder import Recorder
-
-ANY_PORT = Address("127.0.0.1", 0)
-
-
-class Certificates:
-    """The files of an authority, and of a server and a client it vouches for."""
-
-    def __init__(self, folder: Path, server_name: str = "127.0.0.1") -> None:
-        authority = trustme.CA()
-        self.ca = str(folder / "ca.pem")
-        authority.cert_pem.write_to_path(self.ca)
-        self.server = self._issue(authority, folder / "server", server_name)
-        self.client = self._issue(authority, folder / "client", "client.example")
-
-    def _issue(self, authority: trustme.CA, stem: Path, name: str) -> tuple[str, str]:
-        issued = authority.issue_cert(name)
-        cert, key = f"{stem}.pem", f"{stem}.key"
-        issued.private_key_pem.write_to_path(key)
-        for number, blob in enumerate(issued.cert_chain_pems):
-            blob.write_to_path(cert, append=number > 0)
-        return cert, key
-
-
-@pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="session")
-def other_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("other"), "elsewhere.example")
-
-
-@pytest.fixture
-def server_tls(certificates: Certificates) -> ssl.SSLContext:
-    cert, key = certificates.server
-    return server_context(TlsSettings(cert_file=cert, key_file=key))
-
-
-@pytest.fixture
-def client_tls(certificates: Certificates) -> ssl.SSLContext:
-    return client_context(TlsSettings(ca_file=certificates.ca))
-
-
-@pytest.fixture(autouse=True)
-def asyncio_says_nothing(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    yield
-    loud = [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]
-    assert [record.getMessage() for record in loud if record.name == "asyncio"] == []
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, where no task and no socket is left."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(10):
-            await main
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(bounded())
-
-
-class Server:
-    """A listener whose protocols echo."""
-
-    def __init__(self, **network_options: float) -> None:
-        self.network = AsyncioNetwork(**network_options)
-        self.accepted: list[Recorder] = []
-
-    async def start(self, tls: ssl.SSLContext | None, mode: TlsMode) -> Listener:
-        return await self.network.listen(ANY_PORT, self._accept, tls=tls, tls_mode=mode)
-
-    def _accept(self) -> Recorder:
-        self.accepted.append(Recorder(is_echo=True))
-        return self.accepted[-1]
-
-
-async def echo(address: Address, tls: ssl.SSLContext | None, name: str | None = None) -> None:
-    """Show that the server at this address echoes."""
-    client = await AsyncioNetwork().connect(
-        address, Recorder, timeout=5.0, tls=tls, server_hostname=name
-    )
-    client.transport.write(b"hello" * 10_000)
-    assert await client.until_bytes(50_000) == b"hello" * 10_000
-    assert (client.transport.get_extra_info("ssl_object") is not None) == (tls is not None)
-    client.transport.close()
-    await client.until_event("lost")
-
-
-async def end_of(sock: socket.socket) -> bytes:
-    """What a peer says until it closes or resets the connection."""
-    loop, said = asyncio.get_running_loop(), b""
-    while True:
-        try:
-            data = await loop.sock_recv(sock, 1000)
-        except ConnectionResetError:
-            return said
-        if not data:
-            return said
-        said += data
-
-
-async def raw_connect(address: Address) -> socket.socket:
-    sock = socket.socket()
-    sock.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(sock, tuple(address))
-    return sock
-
-
-# TLS as it should be.
-
-
-@pytest.mark.parametrize(
-    ("mode", "speaks_plain", "speaks_tls"),
-    [
-        (TlsMode.DISABLED, True, False),
-        (TlsMode.PERMISSIVE, True, True),
-        (TlsMode.ENFORCING, False, True),
-    ],
-)
-def test_a_mode_says_who_may_talk(
-    mode: TlsMode,
-    speaks_plain: bool,
-    speaks_tls: bool,
-    server_tls: ssl.SSLContext,
-    client_tls: ssl.SSLContext,
-) -> None:
-    async def main() -> None:
-        server = Server()
-        listener = await server.start(server_tls, mode)
-        if speaks_plain:
-            await echo(listener.address, None)
-        else:
-            client = await server.network.connect(listener.address, Recorder, timeout=5.0)
-            client.transport.write(b"\0\0\0\x10plain")
-            await client.until_event("lost")
-            assert client.data == b"" or client.data[0] == 0x15  # a TLS alert
-        if speaks_tls:
-            await echo(listener.address, client_tls)
-        else:
-            with pytest.raises(ConnectFailed, match="TLS handshake failed: unexpected message"):
-                await server.network.connect(
-                    listener.address, Recorder, timeout=5.0, tls=client_tls
-                )
-        for accepted in server.accepted:
-            if accepted.events:
-                await accepted.until_event("lost")
-        await listener.close()
-
-    run(main())
-
-
-def test_many_of_both_kinds_on_one_port(
-    server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
-) -> None:
-    async def main() -> None:
-        server = Server()
-        listener = await server.start(server_tls, TlsMode.PERMISSIVE)
-        await asyncio.gather(
-            *(echo(listener.address, client_tls if n % 2 else None) for n in range(40))
-        )
-        for accepted in server.accepted:
-            await accepted.until_event("lost")
-        await listener.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("mode", TlsMode)
-def test_small_writes_leave_at_once(mode: TlsMode, server_tls: ssl.SSLContext) -> None:
-    async def main() -> None:
-        server = Server()
-        listener = await server.start(server_tls, mode)
-        tls = client_context(TlsSettings(verify=False)) if mode is TlsMode.ENFORCING else None
-        client = await server.network.connect(listener.address, Recorder, timeout=5.0, tls=tls)
-        client.transport.write(b"x")
-        await client.until_bytes(1)
-        for end in (client, server.accepted[0]):
-            sock = end.transport.get_extra_info("socket")
-            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-        client.transport.close()
-        await server.accepted[0].until_event("lost")
-        await listener.close()
-
-    run(main())
-
-
-# Whom to believe.
-
-
-def test_a_server_of_another_authority_is_not_trusted(
-    server_tls: ssl.SSLContext, other_certificates: Certificates
-) -> None:
-    async def main() -> None:
-        server = Server()
-        listener = await server.start(server_tls, TlsMode.PERMISSIVE)
-        stranger = client_context(TlsSettings(ca_file=other_certificates.ca))
-        with pytest.raises(ConnectFailed, match="the certificate is not trusted") as caught:
-            await server.network.connect(listener.address, Recorder, timeout=5.0, tls=stranger)
-        assert isinstance(caught.value.__cause__, ssl.SSLCertVerificationError)
-        # And unless told otherwise, we trust those this machine trusts.
-        machine = client_context(TlsSettings())
-        with pytest.raises(ConnectFailed, match="the certificate is not trusted"):
-            await server.network.connect(listener.address, Recorder, timeout=5.0, tls=machine)
-        await echo(listener.address, client_context(TlsSettings(verify=False)))
-        await listener.close()
-
-    run(main())
-
-
-def test_a_server_of_another_name_is_not_trusted_unless_that_name_is_asked_for(
-    other_certificates: Certificates,
-) -> None:
-    cert, key = other_certificates.server
-    tls = server_context(TlsSettings(cert_file=cert, key_file=key))
-    client_tls = client_context(TlsSettings(ca_file=other_certificates.ca))
-
-    async def main() -> None:
-        server = Server()
-        listener = await server.start(tls, TlsMode.ENFORCING)
-        with pytest.raises(ConnectFailed, match=r"not trusted: .*127\.0\.0\.1"):
-            await server.network.connect(listener.address, Recorder, timeout=5.0, tls=client_tls)
-        await echo(listener.address, client_tls, "elsewhere.example")
-        await listener.close()
-
-    run(main())
-
-
-@pytest.mark.parametrize("auth", [ClientAuth.REQUIRED, ClientAuth.OPTIONAL])
-def test_a_client_shows_its_certificate(
-    auth: ClientAuth, certificates: Certificates, other_certificates: Certificates
-) -> None:
-    def client(given: Certificates | None) -> ssl.SSLContext:
-        cert, key = given.client if given else (None, None)
-        return client_context(TlsSettings(ca_file=certificates.ca, cert_file=cert, key_file=key))
-
-    async def is_welcome(address: Address, tls: ssl.SSLContext) -> bool:
-        """With TLS 1.3, whether a server likes our certificate shows only when it answers."""
-        try:
-            client = await AsyncioNetwork().connect(address, Recorder, timeout=5.0, tls=tls)
-        except ConnectFailed:
-            return False
-        client.transport.write(b"hello")
-        await client.until(lambda it: bool(it.data) or "lost" in it.events)
-        client.transport.close()
-        await client.until_event("lost")
-        return client.data == b"hello"
-
-    async def main() -> None:
-        cert, key = certificates.server
-        settings = TlsSettings(
-            cert_file=cert, key_file=key, ca_file=certificates.ca, client_auth=auth
-        )
-        server = Server()
-        listener = await server.start(server_context(settings), TlsMode.PERMISSIVE)
-        assert await is_welcome(listener.address, client(certificates))
-        peer = server.accepted[0].transport.get_extra_info("peercert")
-        assert peer["subjectAltName"] == (("DNS", "client.example"),)
-        assert await is_welcome(listener.address, client(None)) == (auth is ClientAuth.OPTIONAL)
-        assert not await is_welcome(listener.address, client(other_certificates))
-        await listener.close()
-
-    run(main())
-
-
-# Clients of servers that are not what they seem.
 
 
 async def _serve_once(handle: Callable[[socket.socket], Awaitable[None]]) -> Address:
@@ -394,9 +125,6 @@ def test_a_host_name_that_cannot_be_one_is_refused() -> None:
     run(main())
 
 
-# Servers of clients that are not what they should be.
-
-
 @pytest.mark.parametrize("mode", [TlsMode.PERMISSIVE, TlsMode.ENFORCING])
 @pytest.mark.parametrize("first_words", [b"", b"\x16", b"\x16\x03\x01"])
 def test_a_silent_peer_is_dropped_in_time_and_blocks_nobody(
@@ -407,7 +135,7 @@ def test_a_silent_peer_is_dropped_in_time_and_blocks_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
-        server = Server(greeting_timeout=0.1)
+        server = EchoServer(greeting_timeout=0.1)
         listener = await server.start(server_tls, mode)
         silent = await raw_connect(listener.address)
         with silent:
@@ -426,7 +154,7 @@ def test_a_peer_that_closes_or_resets_right_away_is_harmless(
     mode: TlsMode, server_tls: ssl.SSLContext
 ) -> None:
     async def main() -> None:
-        server = Server()
+        server = EchoServer()
         listener = await server.start(server_tls, mode)
         for turns in range(5):
             for lingers in (0, 1):
@@ -454,7 +182,7 @@ def test_garbage_instead_of_a_handshake_ends_that_connection_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
-        server = Server()
+        server = EchoServer()
         listener = await server.start(server_tls, mode)
         with await raw_connect(listener.address) as hostile:
             await asyncio.get_running_loop().sock_sendall(hostile, b"\x16" + b"garbage" * 100)
@@ -474,7 +202,7 @@ def test_closing_a_listener_ends_half_made_connections(
 ) -> None:
     async def main() -> None:
         for turns in range(6):
-            server = Server()
+            server = EchoServer()
             listener = await server.start(server_tls, TlsMode.PERMISSIVE)
             with await raw_connect(listener.address) as silent:
                 await asyncio.get_running_loop().sock_sendall(silent, first_words)
@@ -493,7 +221,7 @@ def test_two_thousand_idle_connections_are_no_burden(
     mode: TlsMode, server_tls: ssl.SSLContext
 ) -> None:
     async def main() -> None:
-        server = Server()
+        server = EchoServer()
         listener = await server.start(server_tls, mode)
         idle = [await raw_connect(listener.address) for _ in range(2000)]
         await echo(listener.address, None)
@@ -512,7 +240,7 @@ def test_without_file_descriptors_a_listener_waits_and_does_not_spin(
     monkeypatch.setattr("rocketpipe.remoting.network.ACCEPT_PAUSE", 0.05)
 
     async def main() -> None:
-        server = Server()
+        server = EchoServer()
         listener = await server.start(None, TlsMode.DISABLED)
         client = await raw_connect_while_out_of_descriptors(listener.address)
         with client:
@@ -554,7 +282,7 @@ def test_a_listener_can_be_closed_while_it_is_out_of_file_descriptors(
     monkeypatch.setattr("rocketpipe.remoting.network.ACCEPT_PAUSE", 0.02)
 
     async def main() -> None:
-        listener = await Server().start(None, TlsMode.DISABLED)
+        listener = await EchoServer().start(None, TlsMode.DISABLED)
         monkeypatch.setattr(socket.socket, "accept", _fail_to_accept)
         with await raw_connect(listener.address):
             await asyncio.sleep(0.01)
@@ -588,7 +316,7 @@ def test_a_factory_that_fails_leaks_no_socket() -> None:
 
 def test_localhost_is_listened_on_where_others_look_for_it() -> None:
     async def main() -> None:
-        server = Server()
+        server = EchoServer()
         listener = await server.network.listen(Address("localhost", 0), Recorder)
         assert listener.address.host == "localhost"
         (await raw_connect(Address("127.0.0.1", listener.address.port))).close()

@@ -9,14 +9,17 @@ from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import (
     ConnectFailed,
     ConnectionLost,
-    InvalidSetting,
     MalformedHeader,
+    RemotingError,
 )
+from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.dispatch import Outcome
 from rocketpipe.remoting.network import AsyncioNetwork
-from rocketpipe.remoting.server import Server
+from rocketpipe.remoting.settings import RemotingSettings
+from rocketpipe.remoting.tls import TlsMode, TlsSettings
 from rocketpipe.wire.frame import RemotingCommand
+from tests.certificates import Certificates
 from tests.remoting.peers import (
     ANYWHERE,
     ASK_BACK,
@@ -172,16 +175,60 @@ async def test_a_closed_server_listens_nowhere() -> None:
             await connect(AsyncioNetwork(), address, timeout=5)
 
 
-def test_a_server_for_nobody_is_refused() -> None:
-    with pytest.raises(InvalidSetting, match="connections_max is 0"):
-        Server(AsyncioNetwork(), HANDLER, connections_max=0)
+def test_requests_travel_over_tls_and_plain_on_one_port(certificates: Certificates) -> None:
+    async def main() -> None:
+        tls = server_tls(certificates)
+        async with serving(tls=tls, tls_mode=TlsMode.PERMISSIVE) as server:
+            for client in (None, TlsSettings(ca_file=certificates.ca)):
+                async with connected(server.addresses[0], tls=client) as connection:
+                    answer = await connection.invoke(RemotingCommand(ECHO, body=b"x"), timeout=5)
+                    assert answer.body == b"x"
+
+    asyncio.run(main())
+
+
+def test_where_tls_is_enforced_plain_requests_are_not_answered(certificates: Certificates) -> None:
+    async def main() -> None:
+        tls = server_tls(certificates)
+        async with (
+            serving(tls=tls, tls_mode=TlsMode.ENFORCING) as server,
+            connected(server.addresses[0]) as connection,
+        ):
+            with pytest.raises(RemotingError):
+                await connection.invoke(RemotingCommand(ECHO), timeout=5)
+
+    asyncio.run(main())
+
+
+def test_the_name_to_expect_of_a_server_can_be_set(certificates: Certificates) -> None:
+    async def main() -> None:
+        tls = server_tls(certificates)  # of 127.0.0.1
+        async with serving(tls=tls, tls_mode=TlsMode.ENFORCING) as server:
+            port = server.addresses[0].port
+            for name, is_trusted in ((None, False), ("127.0.0.1", True), ("other", False)):
+                client = TlsSettings(ca_file=certificates.ca, server_hostname=name)
+                connecting = connect(
+                    AsyncioNetwork(), Address("localhost", port), timeout=5, tls=client
+                )
+                if is_trusted:
+                    await (await connecting).close()
+                else:
+                    with pytest.raises(ConnectFailed, match="not trusted"):
+                        await connecting
+
+    asyncio.run(main())
+
+
+def server_tls(certificates: Certificates) -> TlsSettings:
+    cert, key = certificates.server
+    return TlsSettings(cert_file=cert, key_file=key)
 
 
 @run
 async def test_connections_over_the_limit_are_closed() -> None:
     lost: asyncio.Queue[Connection] = asyncio.Queue()
     async with (
-        serving(connections_max=1, on_lost=lost.put_nowait) as server,
+        serving(settings=RemotingSettings(connections_max=1), on_lost=lost.put_nowait) as server,
         connected(server.addresses[0]) as first,
         connected(server.addresses[0]) as second,
     ):

@@ -16,7 +16,6 @@ import asyncio
 import copy
 import logging
 import math
-import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
@@ -35,6 +34,7 @@ from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code, failure_answer
 from rocketpipe.remoting.network import Network
 from rocketpipe.remoting.settings import RemotingSettings
+from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
 from rocketpipe.wire.headers import Reply, Request
 
@@ -54,8 +54,7 @@ async def connect(
     handler: Handler = _refuse_all,
     on_lost: "Callable[[Connection], None] | None" = None,
     settings: RemotingSettings | None = None,
-    tls: ssl.SSLContext | None = None,
-    server_hostname: str | None = None,
+    tls: TlsSettings | None = None,
 ) -> "Connection":
     """A connection to this address, or ConnectFailed within the timeout."""
     return await network.connect(
@@ -64,8 +63,9 @@ async def connect(
             handler, settings or RemotingSettings(), address=address, on_lost=on_lost
         ),
         timeout=timeout,
-        tls=tls,
-        server_hostname=server_hostname,
+        # Read anew each time: connections are few, and certificates are replaced in their files.
+        tls=client_context(tls) if tls is not None else None,
+        server_hostname=tls.server_hostname if tls is not None else None,
     )
 
 
@@ -98,7 +98,7 @@ class Connection(asyncio.Protocol):
         self._settings = settings
         # Who was connected to must not let a peer that does not read fill its memory; who
         # connected has to go on reading, or two full ends would wait for each other forever.
-        self._may_stall = address is None
+        self._is_server_side = address is None
         self._is_stalled = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -192,10 +192,13 @@ class Connection(asyncio.Protocol):
     # Room: how much may be on its way at once.
 
     def _is_full(self) -> bool:
+        in_flight_max = self._settings.requests_in_flight_max
+        return self._is_choked() or len(self._waiting) >= in_flight_max
+
+    def _is_choked(self) -> bool:
+        """Whether as many bytes as may wait to be written do."""
         return (
-            self._is_writing_paused
-            or self._outbox_bytes >= self._settings.write_buffer_bytes_max
-            or len(self._waiting) >= self._settings.requests_in_flight_max
+            self._is_writing_paused or self._outbox_bytes >= self._settings.write_buffer_bytes_max
         )
 
     def _may_not_send(self, timeout: float) -> bool:
@@ -289,7 +292,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if self._may_stall:
+        if self._is_server_side:
             peer = transport.get_extra_info("peername")
             if peer is not None:  # nobody knows the address of one who is gone already
                 self.address = str(Address(*peer[:2]))
@@ -325,9 +328,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _stalls(self) -> bool:
-        return self._may_stall and (
-            self._is_writing_paused or self._outbox_bytes >= self._settings.write_buffer_bytes_max
-        )
+        return self._is_server_side and self._is_choked()
 
     def _take(self, command: RemotingCommand) -> None:
         if not command.is_response:
@@ -390,8 +391,9 @@ class Connection(asyncio.Protocol):
         except Exception as error:  # too large, or not to be encoded: the peer waits all the same
             frame = failure_answer(request, error).encode()
         self._write(frame)
-        # We may not stall, but neither is there an end to what such a peer could ask for.
-        if not self._may_stall and self._outbox_bytes > 2 * self._settings.write_buffer_bytes_max:
+        # A client does not stall, but neither is there an end to what its peer could ask for.
+        waiting_max = 2 * self._settings.write_buffer_bytes_max
+        if not self._is_server_side and self._outbox_bytes > waiting_max:
             self.abort(ConnectionLost(self.address, "the peer asks, but reads no answers"))
 
     # The end.

@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 
-from rocketpipe.errors import ConnectionLost, InvalidSetting
+from rocketpipe.errors import ConnectionLost
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler
 from rocketpipe.remoting.network import Listener, Network
 from rocketpipe.remoting.settings import RemotingSettings
-from rocketpipe.remoting.tls import TlsMode
+from rocketpipe.remoting.tls import TlsMode, TlsSettings, server_context
 
 log = logging.getLogger(__name__)
 
@@ -26,21 +25,17 @@ class Server:
         *,
         on_lost: Callable[[Connection], None] | None = None,
         settings: RemotingSettings | None = None,
-        tls: ssl.SSLContext | None = None,
+        tls: TlsSettings | None = None,
         tls_mode: TlsMode = TlsMode.DISABLED,
-        connections_max: int = 65535,
     ) -> None:
-        if connections_max < 1:
-            raise InvalidSetting(f"connections_max is {connections_max}: it must be above 0")
         # A dict for its order: the order of a set would differ from run to run of a simulation.
         self._connections: dict[Connection, None] = {}
         self._network = network
         self._handler = handler
         self._on_lost = on_lost
         self._settings = settings or RemotingSettings()
-        self._tls = tls
+        self._tls = server_context(tls) if tls is not None else None
         self._tls_mode = tls_mode
-        self._connections_max = connections_max
         self._listeners: list[Listener] = []
 
     @property
@@ -72,12 +67,10 @@ class Server:
 
     def _welcome(self, connection: Connection) -> None:
         # Not earlier: a TLS handshake that fails ends a connection that was never made.
-        if len(self._connections) < self._connections_max:
+        if len(self._connections) < self._settings.connections_max:
             self._connections[connection] = None
         else:
-            log.warning(
-                "refused %s: %d connections are open", connection.address, self._connections_max
-            )
+            log.warning("refused %s: %d are connected", connection.address, len(self._connections))
             connection.abort(ConnectionLost(connection.address, "too many connections"))
 
     def _lose(self, connection: Connection) -> None:

@@ -5,9 +5,9 @@ command and one table in the broker dispatches them all. The requests themselves
 `requests/`.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
+from functools import partial
 from typing import (
     Annotated,
     Any,
@@ -24,6 +24,7 @@ from typing import (
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import MalformedHeader
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.java_text import read_bool, read_integer, write_bool
 from rocketpipe.wire.naming import wire_name
 
 Long = Annotated[int, 64]  # Java's long; a plain int is Java's int, of 32 bits
@@ -138,33 +139,10 @@ def _kind(hint: Any) -> Any:
     return _kind(next(inner))
 
 
-_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
-
-
-def _read_integer(bits: int) -> Callable[[str], int]:
-    limit = 1 << (bits - 1)
-
-    def read(text: str) -> int:
-        # Stricter than Python's int(), which takes spaces and underscores; as strict as Java.
-        if _INTEGER.fullmatch(text) and -limit <= (value := int(text)) < limit:
-            return value
-        raise ValueError(f"{text[:40]!r}, not an integer of {bits} bits")
-
-    return read
-
-
-def _write_bool(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _read_bool(text: str) -> bool:
-    return text.lower() == "true"  # Java's Boolean.parseBoolean: anything else is false
-
-
 # Annotated types compare by their arguments, so they can be looked up like plain ones.
 _KINDS: Mapping[Any, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
     str: (str, str),
-    int: (str, _read_integer(32)),
-    Long: (str, _read_integer(64)),
-    bool: (_write_bool, _read_bool),
+    int: (str, partial(read_integer, bits=32)),
+    Long: (str, partial(read_integer, bits=64)),
+    bool: (write_bool, read_bool),
 }

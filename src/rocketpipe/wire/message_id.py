@@ -15,6 +15,7 @@ from typing import NamedTuple
 from rocketpipe.errors import InvalidMessage, MalformedRecord
 from rocketpipe.host import unpack_host
 from rocketpipe.message import offset_message_id
+from rocketpipe.wire.java_text import read_integer
 
 __all__ = [
     "OffsetMessageId",
@@ -123,7 +124,7 @@ def parse_recall_handle(handle: str) -> RecallHandle:
         padded = handle + "=" * (-len(handle) % 4)
         text = b64decode(padded, altchars=b"-_", validate=True).decode()
         version, topic, broker_name, timestamp, unique_id = text.split(" ")
-        timestamp_ms = int(timestamp)
+        timestamp_ms = read_integer(timestamp, bits=64)
     except (Base64Error, ValueError) as error:
         raise MalformedRecord(f"not a recall handle: {handle!r:.200}") from error
     if version != "v1":

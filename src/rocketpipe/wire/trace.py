@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
 from rocketpipe.errors import InvalidMessage, MalformedRecord
+from rocketpipe.wire.java_text import read_bool, read_integer, write_bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,25 +148,25 @@ def _text(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return write_bool(value)
     return str(value)
+
+
+def _read_long(text: str) -> int:
+    return read_integer(text, bits=64)
 
 
 def _read_optional(text: str) -> str | None:
     return None if text == "null" else text
 
 
-def _read_bool(text: str) -> bool:
-    return text.lower() == "true"  # Boolean.parseBoolean: anything else is false
-
-
 _KINDS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (Pub, SubBefore, SubAfter, EndTransaction, Recall)
 }
 _READER_OF: dict[object, Callable[[str], object]] = {
-    int: int,
-    int | None: int,
-    bool: _read_bool,
+    int: _read_long,
+    int | None: _read_long,
+    bool: read_bool,
     str: str,
     str | None: _read_optional,
 }

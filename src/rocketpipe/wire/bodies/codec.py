@@ -6,7 +6,7 @@ exception is spelled out: `client_id: Annotated[str, "clientID"]`. An annotation
     str int float bool      as they are; a float may come as a whole number
     an Enum                 by its value: a name for a StrEnum, a number for an IntFlag
     tuple[X, ...]           a Java list, or a set of objects, whose order then means nothing
-    frozenset[X]            a Java set of plain values; written sorted, for one text per value
+    frozenset[X]            a Java set of what can be sorted, and is, for one text per value
     dict[K, X]              a Java map; K may be str, int or a dataclass (see fastjson)
     a dataclass             an object; members we don't know are ignored
     object                  any JSON, kept as it is

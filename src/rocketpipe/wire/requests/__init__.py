@@ -1,11 +1,11 @@
 """Every request that a client, a broker or a NameServer of ours sends or answers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rocketpipe.codes import RequestCode
 from rocketpipe.wire.headers import Request
-from rocketpipe.wire.requests import (  # noqa: F401  (their classes register by being defined)
+from rocketpipe.wire.requests import (
     admin,
     callbacks,
     clients,
@@ -15,14 +15,11 @@ from rocketpipe.wire.requests import (  # noqa: F401  (their classes register by
     sending,
 )
 
-
-def _concrete(request: type[Request[Any]]) -> Iterator[type[Request[Any]]]:
-    if hasattr(request, "code"):
-        yield request
-    for subclass in request.__subclasses__():
-        yield from _concrete(subclass)
-
+_MODULES = (admin, callbacks, clients, nameserver, pop, reading, sending)
 
 REQUESTS: Mapping[RequestCode, type[Request[Any]]] = {
-    request.code: request for request in _concrete(Request)
+    declared.code: declared
+    for module in _MODULES
+    for declared in vars(module).values()
+    if isinstance(declared, type) and issubclass(declared, Request) and declared is not Request
 }

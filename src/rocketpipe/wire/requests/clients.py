@@ -46,7 +46,7 @@ class GetConsumerListByGroup(Request[ConsumerIdList]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckClientConfig(Request[Done]):
-    """Does the broker understand this subscription? Body: CheckClientRequestBody."""
+    """Does the broker understand this subscription? Body: groups.CheckClientConfig."""
 
     code = RequestCode.CHECK_CLIENT_CONFIG
     reply = Done
@@ -54,7 +54,7 @@ class CheckClientConfig(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockBatchMq(Request[LockBatchAnswer]):
-    """Lock queues for an orderly consumer; body: LockBatchRequestBody."""
+    """Lock queues for an orderly consumer; body: LockBatchRequest."""
 
     code = RequestCode.LOCK_BATCH_MQ
     reply = LockBatchAnswer
@@ -62,7 +62,7 @@ class LockBatchMq(Request[LockBatchAnswer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlockBatchMq(Request[Done]):
-    """Body: UnlockBatchRequestBody."""
+    """Give queues back; body: LockBatchRequest."""
 
     code = RequestCode.UNLOCK_BATCH_MQ
     reply = Done
@@ -70,7 +70,7 @@ class UnlockBatchMq(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAssignment(Request[QueryAssignmentAnswer]):
-    """Which queues should this consumer read, and how; body: QueryAssignmentRequestBody."""
+    """Which queues should this consumer read, and how; body: QueryAssignmentRequest."""
 
     code = RequestCode.QUERY_ASSIGNMENT
     reply = QueryAssignmentAnswer
@@ -78,7 +78,7 @@ class QueryAssignment(Request[QueryAssignmentAnswer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMessageRequestMode(Request[Done]):
-    """Whether a group pulls or pops; body: SetMessageRequestModeRequestBody."""
+    """Whether a group pulls or pops; its body has no class yet."""
 
     code = RequestCode.SET_MESSAGE_REQUEST_MODE
     reply = Done

@@ -68,7 +68,7 @@ class AckMessage(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAckMessage(Request[Done]):
-    """Body: BatchAckMessageRequestBody."""
+    """Many at once; its body has no class yet."""
 
     code = RequestCode.BATCH_ACK_MESSAGE
     reply = Done
