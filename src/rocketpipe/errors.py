@@ -3,24 +3,37 @@
 MQError
 ├── ClientError           our side: bad message, bad state, no route; trying again will not help
 │   ├── InvalidSetting    a setting or an address that can't be used
-│   └── InvalidMessage    a message, or a part of one, that may not be sent
+│   ├── InvalidMessage    a message, or a part of one, that may not be sent
+│   ├── IllegalState      not started yet, closed already, or started in another process
+│   └── NoRoute           the NameServer knows no broker that takes messages of this topic
 ├── RemotingError         the wire: no connection, no answer in time, bytes that make no sense
+│   ├── NoNameServer      no NameServer answered
 │   ├── ConnectFailed     nobody answered at that address, or not as we expect
 │   ├── ConnectionLost    the connection closed before the answer came
 │   ├── RequestTimeout    no answer within the deadline
+│   ├── ReplyTimeout      a request was sent, and nobody replied in time
 │   ├── TooManyRequests   the caps on requests in flight or bytes waiting left no room in time
 │   └── MalformedData     bytes that break the protocol
 │       ├── MalformedFrame    a frame or its header
 │       ├── MalformedHeader   the custom header of a command: a field missing or of the wrong type
 │       ├── MalformedBody     the body of a command
 │       └── MalformedRecord   a stored message, a batch, a property string or an id
-└── BrokerError           the broker answered, and said no; carries its ResponseCode
+├── BrokerError           the broker answered, and said no; carries its ResponseCode
+├── SendFailed            a send that came to nothing; carries all its attempts
+└── StoreError            a broker's folder can't be used: damaged, or not ours
+    └── StoreLocked       another broker has it open
 
 Facts travel as attributes and as `args`, so that errors survive pickling; `__str__` makes the
 sentence.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from rocketpipe.codes import response_name
+
+if TYPE_CHECKING:
+    from rocketpipe.message import Attempt
 
 
 class MQError(Exception):
@@ -39,8 +52,39 @@ class InvalidMessage(ClientError):
     """A message, or a part of one, that may not be sent."""
 
 
+class IllegalState(ClientError):
+    """Used before it was started, after it was closed, or in another process than it was made."""
+
+
+class NoRoute(ClientError):
+    """The NameServers know no broker that takes messages of this topic."""
+
+    def __init__(self, topic: str, addresses: Sequence[str], reason: str) -> None:
+        super().__init__(topic, addresses, reason)
+        self.topic = topic
+        self.addresses = addresses
+        self.reason = reason
+
+    def __str__(self) -> str:
+        asked = ", ".join(self.addresses)
+        return f"no route to topic {self.topic!r}: {self.reason} (asked NameServer {asked})"
+
+
 class RemotingError(MQError):
     """The wire: no connection, no answer in time, or bytes that make no sense."""
+
+
+class NoNameServer(RemotingError):
+    """None of the NameServers answered; `failures` has an address and an error for each."""
+
+    def __init__(self, question: str, failures: Sequence[tuple[str, MQError]]) -> None:
+        super().__init__(question, failures)
+        self.question = question
+        self.failures = failures
+
+    def __str__(self) -> str:
+        each = "; ".join(str(error) for _, error in self.failures)
+        return f"no NameServer answered when asked for {self.question}: {each}"
 
 
 class ConnectFailed(RemotingError):
@@ -78,6 +122,22 @@ class RequestTimeout(RemotingError):
 
     def __str__(self) -> str:
         return f"{self.request} to {self.address}: no answer within {self.timeout:.3g} s"
+
+
+class ReplyTimeout(RemotingError):
+    """A request was sent and stored, but no reply to it came: it may still be answered, in vain."""
+
+    def __init__(self, topic: str, correlation_id: str, timeout: float) -> None:
+        super().__init__(topic, correlation_id, timeout)
+        self.topic = topic
+        self.correlation_id = correlation_id
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        return (
+            f"a request to topic {self.topic!r} was sent, but no reply came within "
+            f"{self.timeout:.3g} s (correlation id {self.correlation_id})"
+        )
 
 
 class TooManyRequests(RemotingError):
@@ -124,3 +184,33 @@ class BrokerError(MQError):
 
     def __str__(self) -> str:
         return f"{self.address} answered {response_name(self.code)}: {self.remark or 'no remark'}"
+
+
+class SendFailed(MQError):
+    """A send that came to nothing: every attempt, in order, with its own error."""
+
+    def __init__(self, topic: str, reason: str, attempts: "Sequence[Attempt]") -> None:
+        super().__init__(topic, reason, attempts)
+        self.topic = topic
+        self.reason = reason
+        self.attempts = tuple(attempts)
+
+    @property
+    def code(self) -> int | None:
+        """What the broker answered to the last attempt, if it did."""
+        error = self.attempts[-1].error if self.attempts else None
+        return error.code if isinstance(error, BrokerError) else None
+
+    def __str__(self) -> str:
+        tries = len(self.attempts)
+        count = "1 attempt" if tries == 1 else f"{tries} attempts"
+        each = " ".join(f"({n}) {attempt}." for n, attempt in enumerate(self.attempts, 1))
+        return f"send to topic {self.topic!r} failed after {count}, {self.reason}. {each}".rstrip()
+
+
+class StoreError(MQError):
+    """A broker's folder can't be used."""
+
+
+class StoreLocked(StoreError):
+    """Another broker has the folder open."""

@@ -3,8 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
+from rocketpipe.errors import MQError
 from rocketpipe.host import pack_host
+from rocketpipe.quick_init import quick_init
 
 
 class SendStatus(Enum):
@@ -25,6 +28,7 @@ class MessageQueue:
     queue_id: int
 
 
+@quick_init
 @dataclass(frozen=True, slots=True)
 class Message:
     """What a user sends. Nothing here is ever changed: not the message, nor what it was made of."""
@@ -45,9 +49,69 @@ class Message:
     wait_store_ok: bool = True  # False: answered without waiting for disk and slave
 
     def __post_init__(self) -> None:
-        keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
-        object.__setattr__(self, "keys", keys)
+        if type(self.keys) is not tuple:
+            keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
+            object.__setattr__(self, "keys", keys)
         object.__setattr__(self, "properties", dict(self.properties))
+
+
+class Attempt(NamedTuple):
+    """One try at sending: where it went, why there, and how it ended.
+
+    This and SendResult are tuples, since one of each is made for every message sent.
+    """
+
+    queue: MessageQueue
+    address: str | None  # of the broker; None when it was not known
+    started_ms: int  # wall time
+    elapsed: float  # in seconds
+    status: SendStatus | None  # when the broker stored it,
+    error: MQError | None  # and when it did not
+    reason: str  # why the policy chose this broker
+    passed_over: tuple[tuple[str, str], ...]  # which it did not choose, and why
+
+    def __str__(self) -> str:
+        # One-way, there is neither.
+        end = self.status.name if self.status is not None else str(self.error or "handed over")
+        where = f"{self.queue.broker_name} queue {self.queue.queue_id}"
+        text = f"{where} ({self.reason}), {self.elapsed * 1000:.0f} ms: {end}"
+        passed_over = "; ".join(f"{broker} {why}" for broker, why in self.passed_over)
+        return f"{text} [passed over: {passed_over}]" if passed_over else text
+
+
+class SendResult(NamedTuple):
+    """Where a broker stored a message, and the way there."""
+
+    status: SendStatus
+    message_id: str  # the producer's; of a batch, all of them joined by commas
+    offset_message_id: str  # the broker's; likewise
+    queue: MessageQueue
+    queue_offset: int  # of a batch, the first one's
+    transaction_id: str | None
+    recall_handle: str | None  # takes a timed message back; brokers from 5.3.2 on give one
+    region_id: str
+    is_traced: bool  # whether the broker wants a trace of it
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def message_ids(self) -> tuple[str, ...]:
+        """One for each message of a batch."""
+        return tuple(self.message_id.split(","))
+
+
+class TransactionState(Enum):
+    """How a sender's own work ended, and with it the transaction; in Java's words."""
+
+    COMMIT = "COMMIT_MESSAGE"
+    ROLLBACK = "ROLLBACK_MESSAGE"
+    UNKNOWN = "UNKNOW"  # sic; the broker will ask again
+
+
+class TransactionResult(NamedTuple):
+    """What became of a message sent in a transaction."""
+
+    send_result: SendResult  # of the half message
+    state: TransactionState
 
 
 @dataclass(frozen=True, slots=True)

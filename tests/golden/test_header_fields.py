@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rocketpipe.wire.headers import Header, Request, _codec
+from rocketpipe.wire.headers import Header, Request, _slots
 from rocketpipe.wire.requests import REQUESTS, nameserver, pop, reading, sending
 
 CASES = json.loads(Path(__file__).with_name("header_fields.json").read_text())["cases"]
@@ -29,7 +29,7 @@ REQUIRED_OTHERWISE = {
 
 def declared(header: type[Header]) -> dict[str, tuple[str, bool]]:
     kinds = {}
-    for slot in _codec(header):
+    for slot in _slots(header):
         if slot.read is str:
             kind = "String"
         elif slot.write is not str:

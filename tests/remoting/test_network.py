@@ -135,7 +135,7 @@ def test_a_silent_peer_is_dropped_in_time_and_blocks_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def main() -> None:
-        server = EchoServer(greeting_timeout=0.1)
+        server = EchoServer(greeting_timeout=1.0)  # which the other needs too, to shake hands
         listener = await server.start(server_tls, mode)
         silent = await raw_connect(listener.address)
         with silent:

@@ -64,6 +64,30 @@ async def test_malformed_fields_are_a_system_error_that_names_the_field() -> Non
 
 
 @run
+async def test_a_handler_may_answer_later_from_a_callback_and_in_any_order() -> None:
+    asked: list[tuple[Connection, RemotingCommand]] = []
+
+    def answer_two_at_once(connection: Connection, request: RemotingCommand) -> None:
+        asked.append((connection, request))
+        if len(asked) == 2:
+            for asker, question in reversed(asked):
+                asker.answer(question, question.answer(0, body=question.body))
+
+    async with (
+        serving(answer_two_at_once) as server,
+        connected(server.addresses[0]) as connection,
+    ):
+        answers = await asyncio.gather(
+            *(
+                connection.invoke(RemotingCommand(ECHO, body=body), timeout=5)
+                for body in (b"1", b"2")
+            )
+        )
+        assert [answer.body for answer in answers] == [b"1", b"2"]
+    asked[0][0].answer(asked[0][1], RemotingCommand(0))  # to one who is gone: it is dropped
+
+
+@run
 async def test_a_oneway_request_gets_no_answer_not_even_to_a_failure() -> None:
     seen = []
 

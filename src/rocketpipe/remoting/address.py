@@ -1,6 +1,7 @@
 """Where a server listens: a host and a port, written `host:port`."""
 
 import re
+from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import NamedTuple, NoReturn, Self
 
@@ -45,5 +46,6 @@ class Address(NamedTuple):
             refuse("the host is not a name or an IP number")
         return cls(host, port)
 
+    @lru_cache(maxsize=4096)  # noqa: B019 - addresses are few, and every attempt to send names one
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

@@ -37,10 +37,14 @@ from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
 from rocketpipe.wire.headers import Reply, Request
+from rocketpipe.wire.signature import Credentials, signed_fields
 
 log = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Reply)
+
+# Whether an answer is kept back by someone who may send it later, with `Connection.answer_now`.
+HoldsAnswer = Callable[["Connection", RemotingCommand, Outcome], bool]
 
 _OPAQUE_MAX = 0x7FFFFFFF
 _refuse_all = dispatch_by_code({})
@@ -55,12 +59,20 @@ async def connect(
     on_lost: "Callable[[Connection], None] | None" = None,
     settings: RemotingSettings | None = None,
     tls: TlsSettings | None = None,
+    credentials: Credentials | None = None,
 ) -> "Connection":
-    """A connection to this address, or ConnectFailed within the timeout."""
+    """A connection to this address, or ConnectFailed within the timeout.
+
+    With credentials, every request on it is signed.
+    """
     return await network.connect(
         address,
         lambda: Connection(
-            handler, settings or RemotingSettings(), address=address, on_lost=on_lost
+            handler,
+            settings or RemotingSettings(),
+            address=address,
+            on_lost=on_lost,
+            credentials=credentials,
         ),
         timeout=timeout,
         # Read anew each time: connections are few, and certificates are replaced in their files.
@@ -89,18 +101,24 @@ class Connection(asyncio.Protocol):
         address: Address | None = None,
         on_made: "Callable[[Connection], None] | None" = None,
         on_lost: "Callable[[Connection], None] | None" = None,
+        holds_answer: "HoldsAnswer | None" = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self.address = str(address) if address else "?"  # of the peer
         self.lost: MQError | None = None  # why this connection is of no more use
+        self._credentials = credentials
         self._handler = handler
         self._on_made = on_made
         self._on_lost = on_lost
+        self._holds_answer = holds_answer
         self._settings = settings
         # Who was connected to must not let a peer that does not read fill its memory; who
         # connected has to go on reading, or two full ends would wait for each other forever.
         self._is_server_side = address is None
         self._is_stalled = False
         self._loop = asyncio.get_running_loop()
+        # When we asked for something that no sign of life has followed yet.
+        self.unheard_since: float | None = None
         self._transport: asyncio.Transport | None = None
         self._gone = self._loop.create_future()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
@@ -134,12 +152,15 @@ class Connection(asyncio.Protocol):
 
     async def invoke(self, command: RemotingCommand, *, timeout: float) -> RemotingCommand:
         """The answer to a command, whatever its code."""
-        deadline = self._loop.time() + timeout
+        now = self._loop.time()
+        deadline = now + timeout
         if self._may_not_send(timeout):
             await self._wait_for_room(command, timeout)
+        if self.unheard_since is None:
+            self.unheard_since = now
         opaque = self._next_opaque()
         command.opaque = opaque
-        self._write(self._encode(command))
+        self._write(self._encode(self._signed(command)))
         future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         self._waiting[opaque] = _Waiting(future, deadline, command.code, timeout)
         if deadline < self._timer_at:
@@ -156,7 +177,7 @@ class Connection(asyncio.Protocol):
             await self._wait_for_room(command, timeout)
         command.mark_oneway()
         command.opaque = self._next_opaque()
-        self._write(self._encode(command))
+        self._write(self._encode(self._signed(command)))
 
     async def close(self) -> None:
         """Write what is on its way out, then go; whoever waits for an answer gets an error now."""
@@ -172,6 +193,12 @@ class Connection(asyncio.Protocol):
         self._end(error or ConnectionLost(self.address, "cut on our side"))
         if self._transport is not None:
             self._transport.abort()
+
+    def _signed(self, command: RemotingCommand) -> RemotingCommand:
+        if self._credentials is not None:
+            fields = signed_fields(command.ext_fields, command.body, self._credentials)
+            command.ext_fields = fields
+        return command
 
     def _encode(self, command: RemotingCommand) -> bytes:
         frame = command.encode()
@@ -305,6 +332,7 @@ class Connection(asyncio.Protocol):
         if self.lost is not None:
             return
         self._moved_at = self._loop.time()
+        self.unheard_since = None
         self._decoder.feed(data)
         self._read_on()
 
@@ -355,15 +383,15 @@ class Connection(asyncio.Protocol):
     def _take_request(self, request: RemotingCommand) -> None:
         if len(self._tasks) >= self._settings.requests_in_flight_max:
             busy = "[OVERLOAD]system busy, start flow control for a while"
-            self._answer(request, request.answer(ResponseCode.SYSTEM_BUSY, busy))
+            self.answer(request, request.answer(ResponseCode.SYSTEM_BUSY, busy))
             return
         try:
             outcome = self._handler(self, request)
         except Exception as error:
-            self._answer(request, failure_answer(request, error))
+            self.answer(request, failure_answer(request, error))
             return
         if outcome is None or isinstance(outcome, RemotingCommand):
-            self._answer(request, outcome)
+            self.answer(request, outcome)
         else:
             task = self._loop.create_task(self._await_outcome(request, outcome))
             self._tasks.add(task)
@@ -380,9 +408,18 @@ class Connection(asyncio.Protocol):
             outcome = failure_answer(request, error)
         except Exception as error:
             outcome = failure_answer(request, error)
-        self._answer(request, outcome)
+        self.answer(request, outcome)
 
-    def _answer(self, request: RemotingCommand, answer: Outcome) -> None:
+    def answer(self, request: RemotingCommand, answer: Outcome) -> None:
+        """Answer a request whose handler returned None, from a callback: that costs no task.
+
+        How many of them wait is for the handler to bound.
+        """
+        if self._holds_answer is None or not self._holds_answer(self, request, answer):
+            self.answer_now(request, answer)
+
+    def answer_now(self, request: RemotingCommand, answer: Outcome) -> None:
+        """Send an answer, also one that was held."""
         if answer is None or request.is_oneway or self.lost is not None:
             return
         answer.opaque = request.opaque

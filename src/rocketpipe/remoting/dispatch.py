@@ -15,8 +15,8 @@ log = logging.getLogger(__name__)
 
 REMARK_CHARACTERS_MAX = 4096  # an error may quote what is as large as a frame
 
-# What a handler returns is sent back; None sends nothing. A plain function costs no task, so only
-# those who have to wait are coroutines.
+# What a handler returns is sent back; None sends nothing, or not yet: see Connection.answer. A
+# plain function costs no task, so only those who have to wait are coroutines.
 Outcome = RemotingCommand | None
 Handler = Callable[["Connection", RemotingCommand], Outcome | Awaitable[Outcome]]
 

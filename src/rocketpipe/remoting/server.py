@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rocketpipe.errors import ConnectionLost
 from rocketpipe.remoting.address import Address
-from rocketpipe.remoting.connection import Connection
+from rocketpipe.remoting.connection import Connection, HoldsAnswer
 from rocketpipe.remoting.dispatch import Handler
 from rocketpipe.remoting.network import Listener, Network
 from rocketpipe.remoting.settings import RemotingSettings
@@ -24,6 +24,7 @@ class Server:
         handler: Handler,
         *,
         on_lost: Callable[[Connection], None] | None = None,
+        holds_answer: HoldsAnswer | None = None,
         settings: RemotingSettings | None = None,
         tls: TlsSettings | None = None,
         tls_mode: TlsMode = TlsMode.DISABLED,
@@ -33,6 +34,7 @@ class Server:
         self._network = network
         self._handler = handler
         self._on_lost = on_lost
+        self._holds_answer = holds_answer
         self._settings = settings or RemotingSettings()
         self._tls = server_context(tls) if tls is not None else None
         self._tls_mode = tls_mode
@@ -63,7 +65,13 @@ class Server:
         await asyncio.gather(*(connection.close() for connection in self.connections))
 
     def _accept(self) -> Connection:
-        return Connection(self._handler, self._settings, on_made=self._welcome, on_lost=self._lose)
+        return Connection(
+            self._handler,
+            self._settings,
+            on_made=self._welcome,
+            on_lost=self._lose,
+            holds_answer=self._holds_answer,
+        )
 
     def _welcome(self, connection: Connection) -> None:
         # Not earlier: a TLS handshake that fails ends a connection that was never made.

@@ -23,17 +23,22 @@ class BatchMember:
 
 def encode_batch(members: Iterable[BatchMember]) -> bytes:
     """The body that carries them (MessageDecoder.encodeMessages)."""
+    return join_batch(
+        (each.body, encode_properties_bytes(each.properties), each.flag) for each in members
+    )
+
+
+def join_batch(members: Iterable[tuple[bytes, bytes, int]]) -> bytes:
+    """The same from bodies, encoded properties and flags."""
     parts: list[bytes] = []
-    for member in members:
-        properties = encode_properties_bytes(member.properties)
-        body_length = len(member.body)
-        size = _MEMBER_BYTES_MIN + body_length + len(properties)
-        if not -(1 << 31) <= member.flag < 1 << 31:
-            raise InvalidMessage(f"flag {member.flag} does not fit 32 bits")
+    for body, properties, flag in members:
+        size = _MEMBER_BYTES_MIN + len(body) + len(properties)
+        if not -(1 << 31) <= flag < 1 << 31:
+            raise InvalidMessage(f"flag {flag} does not fit 32 bits")
         parts += (
             # The broker works out magic and CRC anew when it makes full records of them.
-            _HEAD.pack(size, 0, 0, member.flag, body_length),
-            member.body,
+            _HEAD.pack(size, 0, 0, flag, len(body)),
+            body,
             _PROPERTIES_LENGTH.pack(len(properties)),
             properties,
         )
@@ -42,6 +47,14 @@ def encode_batch(members: Iterable[BatchMember]) -> bytes:
 
 def decode_batch(data: bytes) -> list[BatchMember]:
     """Every member of a batch; MalformedRecord unless they fill it exactly."""
+    return [
+        BatchMember(body, decode_properties(str(properties, "utf-8", "replace")), flag)
+        for flag, body, properties in split_batch(data)
+    ]
+
+
+def split_batch(data: bytes) -> list[tuple[int, bytes, bytes]]:
+    """Flag, body and encoded properties of every member; MalformedRecord as `decode_batch`."""
     members = []
     start = 0
     while start < len(data):
@@ -58,7 +71,6 @@ def decode_batch(data: bytes) -> list[BatchMember]:
         (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_end)
         if properties_start + properties_length != end:
             raise MalformedRecord(f"batch member at {start}: {properties_length} of properties")
-        properties = decode_properties(str(data[properties_start:end], "utf-8", "replace"))
-        members.append(BatchMember(bytes(data[body_start:body_end]), properties, flag))
+        members.append((flag, bytes(data[body_start:body_end]), bytes(data[properties_start:end])))
         start = end
     return members

@@ -4,6 +4,7 @@ A few bytes can unfold to gigabytes, so decompressing takes a limit and stops th
 """
 
 import zlib
+from enum import StrEnum
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -22,15 +23,35 @@ LEVEL = 5  # RocketMQ's default
 BODY_BYTES_MAX = 16 << 20
 
 
+class Compression(StrEnum):
+    """The ways to compress a body."""
+
+    ZLIB = "zlib"
+    LZ4 = "lz4"  # this and the next with rocketpipe[compression]
+    ZSTD = "zstd"
+
+    @property
+    def sys_flag(self) -> int:
+        """The bits that name it."""
+        return _BITS[self]
+
+    def require_library(self) -> None:
+        """ClientError when the library it needs is not installed."""
+        if self is not Compression.ZLIB:
+            _library(_LIBRARIES[self])
+
+
 def compress(body: bytes, compression: int, level: int = LEVEL) -> bytes:
     """The body compressed in the way the bits of sysFlag in `compression` name; none is zlib."""
     match _METHODS.get(compression):
         case "zlib":
             return zlib.compress(body, level)
         case "lz4":
-            packed: bytes = _library("lz4.frame").compress(body, compression_level=level)
+            # Java's LZ4FrameInputStream reads no blocks that refer to earlier ones.
+            lz4 = _library(_LIBRARIES["lz4"])
+            packed: bytes = lz4.compress(body, compression_level=level, block_linked=False)
         case "zstd":
-            packed = _library("zstandard").ZstdCompressor(level=level).compress(body)
+            packed = _library(_LIBRARIES["zstd"]).ZstdCompressor(level=level).compress(body)
         case _:
             raise ValueError(f"no compression has the sysFlag bits {compression:#x}")
     return packed
@@ -67,7 +88,7 @@ def _unfold_zlib(body: bytes, size: int) -> _Unfolded:
 
 
 def _unfold_lz4(body: bytes, size: int) -> _Unfolded:
-    unpacker = _library("lz4.frame").LZ4FrameDecompressor()
+    unpacker = _library(_LIBRARIES["lz4"]).LZ4FrameDecompressor()
     try:
         plain = unpacker.decompress(body, max_length=size)
     except RuntimeError as error:
@@ -78,7 +99,7 @@ def _unfold_lz4(body: bytes, size: int) -> _Unfolded:
 def _unfold_zstd(body: bytes, size: int) -> _Unfolded:
     # Java's frames do not say how much they hold, and this library takes a limit only where they
     # do. So we feed it little by little: 4 bytes become at most one block of 128 KiB.
-    zstandard = _library("zstandard")
+    zstandard = _library(_LIBRARIES["zstd"])
     unpacker = zstandard.ZstdDecompressor().decompressobj()
     parts: list[bytes] = []
     start = 0
@@ -99,6 +120,12 @@ def _library(name: str) -> Any:
         raise ClientError(f"{name} is missing: pip install 'rocketpipe[compression]'") from error
 
 
+_LIBRARIES = {"lz4": "lz4.frame", "zstd": "zstandard"}
+_BITS = {
+    Compression.ZLIB: COMPRESSION_ZLIB,
+    Compression.LZ4: COMPRESSION_LZ4,
+    Compression.ZSTD: COMPRESSION_ZSTD,
+}
 _METHODS = {
     0: "zlib",  # old producers do not say how they compressed
     COMPRESSION_LZ4: "lz4",

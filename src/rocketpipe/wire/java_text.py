@@ -10,6 +10,8 @@ def read_integer(text: str, bits: int) -> int:
 
     Stricter than Python's int(), which takes blanks, underscores and any length.
     """
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)  # nearly all there are, and several times faster
     limit = 1 << (bits - 1)
     if _INTEGER.fullmatch(text) and -limit <= (value := int(text)) < limit:
         return value

@@ -8,7 +8,7 @@ from binascii import Error as Base64Error
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from itertools import count
+from itertools import count, islice
 from struct import Struct
 from typing import NamedTuple
 
@@ -82,12 +82,23 @@ class UniqueIdGenerator:
 
     def __call__(self) -> str:
         number = next(self._numbers)
+        return f"{self._head(number)}{number & 0xFFFF:04X}"
+
+    def many(self, quantity: int) -> list[str]:
+        """So many ids, much cheaper than one by one: they share all but the counter."""
+        numbers = list(islice(self._numbers, quantity))
+        if not numbers or numbers[0] >> 16 != numbers[-1] >> 16:  # the counter overflows in between
+            return [f"{self._head(number)}{number & 0xFFFF:04X}" for number in numbers]
+        head = self._head(numbers[0])
+        return [f"{head}{number & 0xFFFF:04X}" for number in numbers]
+
+    def _head(self, number: int) -> str:
+        """The id of this number, but for the counter at its end."""
         now_ms = self._now_ms()
         start_ms, end_ms = self._month
         if not start_ms <= now_ms < end_ms:
             start_ms, end_ms = self._month = _month_around(now_ms)
-        unique = number >> 16 & 0xFFFFFFFF
-        return f"{self._prefix}{unique:08X}{now_ms - start_ms:08X}{number & 0xFFFF:04X}"
+        return f"{self._prefix}{number >> 16 & 0xFFFFFFFF:08X}{now_ms - start_ms:08X}"
 
 
 def _month_around(now_ms: int) -> tuple[int, int]:

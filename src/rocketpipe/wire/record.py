@@ -9,7 +9,7 @@ of records must be made of nothing else.
 import struct
 from dataclasses import fields, make_dataclass, replace
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from rocketpipe.errors import InvalidMessage, MalformedRecord
 from rocketpipe.host import PACKED_V6_BYTES, pack_host, unpack_host
@@ -84,6 +84,88 @@ def decode_record(
     says "compressed", but with those that say how, as in Java. `decompressing=False` leaves both
     as they are stored.
     """
+    (
+        size,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp_ms,
+        born_host,
+        store_timestamp_ms,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        body_start,
+        body_end,
+        topic_start,
+        topic_end,
+        properties_start,
+    ) = split_record(buffer, offset)
+    end = offset + size
+    body = bytes(buffer[body_start:body_end])
+    if check_crc and body_crc(body) != crc:
+        raise MalformedRecord(f"the body of the record at {offset} does not match its CRC")
+    if sys_flag & COMPRESSED and decompressing:
+        body = decompress(body, sys_flag, body_bytes_max)
+        sys_flag &= ~COMPRESSED
+    try:
+        topic = str(buffer[topic_start:topic_end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedRecord(f"the topic of the record at {offset}: {error}") from error
+    message: StoredMessage = _Draft(
+        topic,
+        body,
+        # Like Java we replace what is not UTF-8: a producer may have sent anything.
+        decode_properties(str(buffer[properties_start:end], "utf-8", "replace")),
+        queue_id,
+        queue_offset,
+        physical_offset,
+        flag,
+        sys_flag,
+        crc,
+        born_timestamp_ms,
+        unpack_host(born_host),
+        store_timestamp_ms,
+        unpack_host(store_host),
+        reconsume_times,
+        prepared_transaction_offset,
+        size,
+    )
+    message.__class__ = StoredMessage
+    return message
+
+
+class RecordParts(NamedTuple):
+    """The numbers of a record, and where in its buffer body, topic and properties stand."""
+
+    size: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_timestamp_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body_start: int
+    body_end: int
+    topic_start: int
+    topic_end: int
+    properties_start: int
+
+
+def split_record(buffer: Buffer, offset: int = 0) -> RecordParts:
+    """The record at `offset`, taken apart; MalformedRecord unless it fills its size exactly.
+
+    Nothing is copied, and the CRC of the body is not looked at.
+    """
     try:
         head = HEADS[buffer[offset + _HOST_BITS_AT] & HOSTS_V6_MASK]
         (
@@ -128,38 +210,26 @@ def decode_record(
             f"the record at {offset} of {len(buffer)} bytes says it has {size}, but holds"
             f" {end - offset} with a body of {body_length} and properties of {properties_length}"
         )
-
-    body = bytes(buffer[body_start:body_end])
-    if check_crc and body_crc(body) != crc:
-        raise MalformedRecord(f"the body of the record at {offset} does not match its CRC")
-    if sys_flag & COMPRESSED and decompressing:
-        body = decompress(body, sys_flag, body_bytes_max)
-        sys_flag &= ~COMPRESSED
-    try:
-        topic = str(buffer[topic_start:topic_end], "utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedRecord(f"the topic of the record at {offset}: {error}") from error
-    message: StoredMessage = _Draft(
-        topic,
-        body,
-        # Like Java we replace what is not UTF-8: a producer may have sent anything.
-        decode_properties(str(buffer[properties_start:end], "utf-8", "replace")),
+    return RecordParts(
+        size,
+        crc,
         queue_id,
+        flag,
         queue_offset,
         physical_offset,
-        flag,
         sys_flag,
-        crc,
         born_timestamp_ms,
-        unpack_host(born_host),
+        born_host,
         store_timestamp_ms,
-        unpack_host(store_host),
+        store_host,
         reconsume_times,
         prepared_transaction_offset,
-        size,
+        body_start,
+        body_end,
+        topic_start,
+        topic_end,
+        properties_start,
     )
-    message.__class__ = StoredMessage
-    return message
 
 
 def decode_records(
@@ -219,48 +289,93 @@ def encode_record(message: StoredMessage) -> bytes:
 
     Size, CRC and the host bits of sysFlag are worked out, whatever the message says of them.
     """
-    properties = encode_properties_bytes(message.properties)
-    born_host = pack_host(message.born_host)
-    store_host = pack_host(message.store_host)
-    sys_flag = message.sys_flag & ~HOSTS_V6_MASK
+    try:
+        topic = message.topic.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessage(f"topic {message.topic!r}: {error}") from error
+    return pack_record(
+        topic,
+        message.body,
+        encode_properties_bytes(message.properties),
+        message.queue_id,
+        message.flag,
+        message.queue_offset,
+        message.physical_offset,
+        message.sys_flag,
+        message.born_timestamp_ms,
+        pack_host(message.born_host),
+        message.store_timestamp_ms,
+        pack_host(message.store_host),
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+    )
+
+
+def pack_record(
+    topic: bytes,
+    body: Buffer,
+    properties: Buffer,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp_ms: int,
+    born_host: bytes,
+    store_timestamp_ms: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+) -> bytes:
+    """The record made of parts that are encoded already: what a broker does for every message."""
+    sys_flag &= ~HOSTS_V6_MASK
     if len(born_host) == PACKED_V6_BYTES:
         sys_flag |= BORN_HOST_V6
     if len(store_host) == PACKED_V6_BYTES:
         sys_flag |= STORE_HOST_V6
     head = HEADS[sys_flag & HOSTS_V6_MASK]
-    try:
-        topic = message.topic.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidMessage(f"topic {message.topic!r}: {error}") from error
-    if len(topic) > TOPIC_BYTES_MAX_V2:
-        raise InvalidMessage(f"a topic of {len(topic)} bytes")
-    is_v1 = len(topic) <= TOPIC_BYTES_MAX_V1
-    topic_length = len(topic).to_bytes(1 if is_v1 else 2, "big")
-    body = message.body
-    size = head.size + len(body) + len(topic_length) + len(topic) + 2 + len(properties)
+    topic_length = len(topic)
+    if topic_length <= TOPIC_BYTES_MAX_V1:
+        magic = MAGIC_V1
+        topic_head = topic_length.to_bytes(1, "big")
+    elif topic_length <= TOPIC_BYTES_MAX_V2:
+        magic = MAGIC_V2
+        topic_head = topic_length.to_bytes(2, "big")
+    else:
+        raise InvalidMessage(f"a topic of {topic_length} bytes")
     try:
         packed = head.pack(
-            size,
-            MAGIC_V1 if is_v1 else MAGIC_V2,
+            head.size + len(body) + len(topic_head) + topic_length + 2 + len(properties),
+            magic,
             body_crc(body),
-            message.queue_id,
-            message.flag,
-            message.queue_offset,
-            message.physical_offset,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
             sys_flag,
-            message.born_timestamp_ms,
+            born_timestamp_ms,
             born_host,
-            message.store_timestamp_ms,
+            store_timestamp_ms,
             store_host,
-            message.reconsume_times,
-            message.prepared_transaction_offset,
+            reconsume_times,
+            prepared_transaction_offset,
             len(body),
         )
     except struct.error as error:
-        raise InvalidMessage(f"a number of {message!r:.500} is too large: {error}") from error
+        raise InvalidMessage(f"a number of a message to {topic!r} is too large: {error}") from error
     return b"".join(
-        (packed, body, topic_length, topic, len(properties).to_bytes(2, "big"), properties)
+        (packed, body, topic_head, topic, len(properties).to_bytes(2, "big"), properties)
     )
+
+
+def is_record_magic(magic: int) -> bool:
+    """Whether a record begins here, of either version."""
+    return magic in (MAGIC_V1, MAGIC_V2)
+
+
+def has_born_host_v6(record: Buffer) -> bool:
+    """Whether the born host takes 20 bytes instead of 8."""
+    return bool(record[_HOST_BITS_AT] & BORN_HOST_V6)
 
 
 def encode_blank(size: int) -> bytes:

@@ -5,6 +5,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rocketpipe.errors import InvalidSetting
+
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
 SIGNATURE = "Signature"
@@ -17,6 +19,14 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("access_key", "secret_key", "security_token"):
+            value = getattr(self, name)
+            is_left_out = name == "security_token" and value is None
+            if not is_left_out and (not isinstance(value, str) or not value):
+                # Without the value, which may be a secret.
+                raise InvalidSetting(f"{name} must be text that is not empty")
 
 
 def signed_fields(

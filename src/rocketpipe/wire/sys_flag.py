@@ -17,11 +17,6 @@ COMPRESSION_ZLIB = 3 << 8
 COMPRESSION_MASK = 7 << 8
 
 
-def transaction_type(sys_flag: int) -> int:
-    """TRANSACTION_PREPARED, _COMMIT or _ROLLBACK; 0 outside of transactions."""
-    return sys_flag & TRANSACTION_MASK
-
-
 def with_transaction_type(sys_flag: int, transaction: int) -> int:
     """The flag with its transaction bits replaced."""
     return sys_flag & ~TRANSACTION_MASK | transaction

@@ -115,3 +115,8 @@ def test_a_missing_library_is_named_together_with_its_cure(
         decompress(packed, method)
     with pytest.raises(ClientError, match="is missing"):
         compress(BODY, method)
+
+
+def test_lz4_blocks_are_independent_of_each_other() -> None:
+    """Java reads no others: bit 5 of a frame's flags, after its four bytes of magic."""
+    assert compress(b"x" * 200_000, COMPRESSION_LZ4)[4] & 1 << 5

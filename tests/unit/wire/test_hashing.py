@@ -26,3 +26,10 @@ def test_an_index_hash_is_never_negative() -> None:
 @given(st.binary())
 def test_a_crc_is_never_negative_in_java(body: bytes) -> None:
     assert 0 <= body_crc(body) < 2**31
+
+
+@given(st.text(st.characters()), st.text(st.characters()))
+def test_a_hash_goes_on_from_that_of_what_stands_before(first: str, second: str) -> None:
+    # Not where a surrogate pair would be cut in two: these are four units, or two.
+    whole = java_string_hash(first + second)
+    assert java_string_hash(second, java_string_hash(first)) == whole

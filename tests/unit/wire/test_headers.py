@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rocketpipe.codes import RequestCode
 from rocketpipe.errors import MalformedHeader
 from rocketpipe.wire.frame import RemotingCommand
-from rocketpipe.wire.headers import Header, Request, _codec
+from rocketpipe.wire.headers import Header, Request, _slots
 from rocketpipe.wire.requests import REQUESTS
 from rocketpipe.wire.requests.admin import DeleteSubscriptiongroup
 from rocketpipe.wire.requests.clients import UnregisterClient
@@ -23,7 +23,7 @@ HEADERS: list[type[Header]] = [
 
 def values_of(header: type[Header]) -> st.SearchStrategy[Header]:
     fields = {}
-    for slot in _codec(header):
+    for slot in _slots(header):
         kind: st.SearchStrategy[Any]
         if slot.read is str:
             kind = st.text(max_size=10)
@@ -74,7 +74,7 @@ def test_what_is_written_is_read_again(header: Header) -> None:
 def test_no_fields_whatever_raise_anything_but_our_own_error(
     header: type[Header], ext_fields: dict[str, str], text: str
 ) -> None:
-    ext_fields = dict.fromkeys((slot.name for slot in _codec(header)), text) | ext_fields
+    ext_fields = dict.fromkeys((slot.name for slot in _slots(header)), text) | ext_fields
     try:
         header.from_ext_fields(ext_fields)
     except MalformedHeader:

@@ -69,6 +69,15 @@ def test_ids_stay_unique_beyond_the_16_bits_of_the_counter() -> None:
     assert len({generator() for _ in range(70_000)}) == 70_000
 
 
+@pytest.mark.parametrize("quantity", [0, 1, 3, 70_000])
+def test_many_ids_are_those_that_would_come_one_by_one(quantity: int) -> None:
+    # Some before, so that the counter overflows in the middle of the 70,000.
+    together, singly = (UniqueIdGenerator(IP, 1, 2**31 - 1, lambda: NOON) for _ in range(2))
+    assert together.many(5) == [singly() for _ in range(5)]
+    assert together.many(quantity) == [singly() for _ in range(quantity)]
+    assert together() == singly()
+
+
 @pytest.mark.parametrize("step_ms", [-1, -5000, -40 * 86_400_000, 31 * 86_400_000])
 def test_ids_stay_unique_when_the_clock_steps(step_ms: int) -> None:
     # There and back again, so that after one round of the counter time and counter repeat.

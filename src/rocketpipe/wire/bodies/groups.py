@@ -37,6 +37,13 @@ class SubscriptionGroupConfig(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionGroupList(Body):
+    """The body of 225."""
+
+    group_config_list: tuple[SubscriptionGroupConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionGroupWrapper(Body):
     """All the consumer groups of a broker: the answer to 201, and config/subscriptionGroup.json."""
 

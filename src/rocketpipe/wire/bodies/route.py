@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import IntFlag
+from typing import Annotated
 
 from rocketpipe.wire.bodies.codec import Body
 
@@ -38,6 +39,19 @@ class BrokerData(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicQueueMappingInfo(Body):
+    """Which queues of a static topic a broker has: its own queue id for each logical one."""
+
+    broker_name: Annotated[str, "bname"]
+    topic: str
+    scope: str = "__global__"
+    total_queues: int = 0
+    epoch: int = 0
+    dirty: bool = False
+    curr_id_map: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRouteData(Body):
     """The answer to 105, and the body of 217."""
 
@@ -45,7 +59,8 @@ class TopicRouteData(Body):
     queue_datas: tuple[QueueData, ...] = ()
     order_topic_conf: str | None = None  # "broker-a:4;broker-b:4"
     filter_server_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    topic_queue_mapping_by_broker: dict[str, object] | None = None  # static topics
+    # Of static topics: TopicQueueMappingInfo by broker name.
+    topic_queue_mapping_by_broker: dict[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +89,7 @@ class BrokerMemberGroupAnswer(Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicList(Body):
-    """The answer to 206, 224 and 304, which alone gives an address."""
+    """The answer to 206, 224, 311 to 313, and 304, which alone gives an address."""
 
     topic_list: frozenset[str] = frozenset()
     broker_addr: str | None = None

@@ -70,6 +70,13 @@ class TopicConfig(Body):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfigList(Body):
+    """The body of 18; attributes are changes here: `+name` with a value, or `-name`."""
+
+    topic_config_list: tuple[TopicConfig, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfigSerializeWrapper(Body):
     """All the topics of a broker: the answer to 21, and config/topics.json.
 

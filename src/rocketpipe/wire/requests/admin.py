@@ -46,7 +46,7 @@ class UpdateAndCreateTopic(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateAndCreateTopicList(Request[Done]):
-    """Body: a list of topic configurations."""
+    """Body: TopicConfigList."""
 
     code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
     reply = Done
@@ -102,6 +102,14 @@ class UpdateAndCreateSubscriptiongroup(Request[Done]):
     """Body: SubscriptionGroupConfig."""
 
     code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    reply = Done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateAndCreateSubscriptiongroupList(Request[Done]):
+    """Body: SubscriptionGroupList."""
+
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST
     reply = Done
 
 
@@ -249,6 +257,22 @@ class UpdateBrokerConfig(Request[Done]):
     """Body: properties text. The broker writes it into its configuration file."""
 
     code = RequestCode.UPDATE_BROKER_CONFIG
+    reply = Done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanExpiredConsumequeue(Request[Done]):
+    """Forget the entries of queues whose messages are deleted."""
+
+    code = RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE
+    reply = Done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanUnusedTopic(Request[Done]):
+    """Drop the queues of topics that do not exist any more."""
+
+    code = RequestCode.CLEAN_UNUSED_TOPIC
     reply = Done
 
 

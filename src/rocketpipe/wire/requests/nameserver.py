@@ -175,6 +175,30 @@ class GetSystemTopicListFromNs(Request[TopicList]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetUnitTopicList(Request[TopicList]):
+    """Topics whose sys flag has the unit bit."""
+
+    code = RequestCode.GET_UNIT_TOPIC_LIST
+    reply = TopicList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetHasUnitSubTopicList(Request[TopicList]):
+    """Topics whose sys flag has the unit subscription bit."""
+
+    code = RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST
+    reply = TopicList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetHasUnitSubUnunitTopicList(Request[TopicList]):
+    """Topics whose sys flag has the unit subscription bit but not the unit bit."""
+
+    code = RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST
+    reply = TopicList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicInNamesrv(Request[Done]):
     code = RequestCode.DELETE_TOPIC_IN_NAMESRV
     reply = Done

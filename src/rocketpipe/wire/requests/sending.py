@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.quick_init import quick_init
 from rocketpipe.wire.headers import Done, Header, Long, Request
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageReply(Header):
     """Where a message was put; of a batch, where its first."""
@@ -73,6 +75,7 @@ _SHORT_NAMES = {
 }
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageV2(SendMessage):
     """SendMessage with its fields named by single letters: what Java's producer sends."""
@@ -81,6 +84,7 @@ class SendMessageV2(SendMessage):
     short_names: ClassVar[Mapping[str, str]] = _SHORT_NAMES
 
 
+@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBatchMessage(SendMessageV2):
     code = RequestCode.SEND_BATCH_MESSAGE
@@ -134,6 +138,7 @@ class EndTransaction(Request[Done]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallMessageReply(Header):
     msg_id: str
+    region_id: Annotated[str | None, "MSG_REGION"] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
