@@ -1,1 +1,70 @@
 """RocketMQ for Python and Spark."""
+
+from rocketpipe.client.fault_table import LatencyTable
+from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
+from rocketpipe.client.producer import AsyncProducer
+from rocketpipe.client.queue_choice import (
+    Java4Settings,
+    Java5Settings,
+    PeakEwmaSettings,
+    RoundRobinSettings,
+)
+from rocketpipe.client.recorder import AttemptRecorder, AttemptSink, JsonLinesRecorder
+from rocketpipe.client.replies import reply_message
+from rocketpipe.client.selectors import at_random, by_hash
+from rocketpipe.client.settings import ProducerSettings
+from rocketpipe.client.transaction import (
+    AsyncTransactionProducer,
+    HalfMessage,
+    TransactionListener,
+)
+from rocketpipe.message import (
+    Attempt,
+    Message,
+    MessageQueue,
+    SendResult,
+    SendStatus,
+    StoredMessage,
+    TransactionResult,
+    TransactionState,
+)
+from rocketpipe.remoting.settings import RemotingSettings
+from rocketpipe.remoting.tls import TlsSettings
+from rocketpipe.sync.producer import Producer, TransactionProducer
+from rocketpipe.wire.signature import Credentials
+
+__all__ = [
+    "AsyncProducer",
+    "AsyncTransactionProducer",
+    "Attempt",
+    "AttemptRecorder",
+    "AttemptSink",
+    "Credentials",
+    "EndTransactionContext",
+    "HalfMessage",
+    "Java4Settings",
+    "Java5Settings",
+    "JsonLinesRecorder",
+    "LatencyTable",
+    "Message",
+    "MessageQueue",
+    "PeakEwmaSettings",
+    "Producer",
+    "ProducerSettings",
+    "RecallContext",
+    "RemotingSettings",
+    "RoundRobinSettings",
+    "SendContext",
+    "SendHook",
+    "SendResult",
+    "SendStatus",
+    "StoredMessage",
+    "TlsSettings",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionResult",
+    "TransactionState",
+    "at_random",
+    "by_hash",
+    "reply_message",
+]

@@ -1,0 +1,1 @@
+"""The blocking faces of the async clients."""

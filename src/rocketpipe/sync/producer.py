@@ -1,0 +1,207 @@
+"""The blocking producers."""
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, wait
+from typing import Any
+
+from rocketpipe.client.environment import Environment
+from rocketpipe.client.hooks import SendHook
+from rocketpipe.client.many import packs
+from rocketpipe.client.producer import AsyncProducer
+from rocketpipe.client.selectors import Selector
+from rocketpipe.client.settings import ProducerSettings
+from rocketpipe.client.transaction import AsyncTransactionProducer, TransactionListener
+from rocketpipe.errors import MQError
+from rocketpipe.message import (
+    Message,
+    MessageQueue,
+    SendResult,
+    StoredMessage,
+    TransactionResult,
+)
+from rocketpipe.sync.client import BlockingClient
+
+
+class Producer(BlockingClient):
+    """Sends messages. Every method is AsyncProducer's of the same name, and blocks.
+
+    with Producer("order-service", namesrv="127.0.0.1:9876") as producer:
+        result = producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
+    """
+
+    def __init__(
+        self,
+        producer_group: str | ProducerSettings,
+        *,
+        hooks: Sequence[SendHook] = (),
+        environment: Environment | None = None,
+        **settings: Any,
+    ) -> None:
+        self._wrap(AsyncProducer(producer_group, hooks=hooks, environment=environment, **settings))
+
+    def _wrap(self, producer: AsyncProducer) -> None:
+        super().__init__(producer)
+        self._async = producer
+        self.settings = producer.settings
+        self._room = threading.Semaphore(self.settings.async_sends_in_flight_max)
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers know the client this producer belongs to."""
+
+        async def client_id() -> str:
+            return self._async.client_id
+
+        return self._call(client_id())
+
+    def send(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> SendResult:
+        """Where the message was stored, or SendFailed with every attempt there was.
+
+        With a queue, or a selector that is given the topic's queues, the message and `arg`, it goes
+        to that queue and no other.
+        """
+        return self._call(
+            self._async.send(message, timeout=timeout, queue=queue, selector=selector, arg=arg)
+        )
+
+    def send_async(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> "Future[SendResult]":
+        """A Future of what `send` returns; it may be cancelled.
+
+        It blocks only while `async_sends_in_flight_max` of them are on their way.
+        """
+        self._require_usable()
+        self._room.acquire()
+        try:
+            future = self._submit(
+                self._async.send(message, timeout=timeout, queue=queue, selector=selector, arg=arg)
+            )
+        except BaseException:
+            self._room.release()
+            raise
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+    def send_oneway(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> None:
+        """Hand the message over, once; whether a broker stores it, nobody will know."""
+        self._call(
+            self._async.send_oneway(
+                message, timeout=timeout, queue=queue, selector=selector, arg=arg
+            )
+        )
+
+    def send_batch(
+        self,
+        messages: Iterable[Message],
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+    ) -> SendResult:
+        """Messages of one topic to one queue in one request: all of them are stored, or none."""
+        # A list, as what the caller iterates over may block.
+        return self._call(self._async.send_batch(list(messages), timeout=timeout, queue=queue))
+
+    def send_many(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[SendResult | MQError]:
+        """A result or an error for each message, in order; the timeout is for each by itself.
+
+        Neighbours of one topic go together as batches, several batches at a time. It takes from
+        `messages` no faster than brokers take from it.
+        """
+        # Taken and packed here and not on the loop, since what the caller iterates over may block.
+        # Each pack is a send_many of its own; the first, of none, hears whether it may be used.
+        results = self._call(self._async.send_many((), timeout=timeout))
+        sending: deque[Future[list[SendResult | MQError]]] = deque()
+        try:
+            try:
+                for pack in packs(messages, self.settings):
+                    if len(sending) == self.settings.batches_in_flight_max:
+                        results += sending[0].result()
+                        sending.popleft()
+                    sending.append(self._submit(self._async.send_many(pack, timeout=timeout)))
+            except Exception:  # the caller's own; what is on its way may still arrive
+                wait(sending)
+                raise
+            for each in sending:
+                results += each.result()
+        except BaseException:
+            for each in sending:
+                each.cancel()
+            raise
+        return results
+
+    def request(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: Selector | None = None,
+        arg: Any = None,
+    ) -> StoredMessage:
+        """The reply of whoever consumes the message (see `reply_message`).
+
+        SendFailed when the request could not be sent, ReplyTimeout when no reply came; the timeout
+        is for both together.
+        """
+        return self._call(
+            self._async.request(message, timeout=timeout, queue=queue, selector=selector, arg=arg)
+        )
+
+    def recall(self, topic: str, recall_handle: str, *, timeout: float | None = None) -> str:
+        """Take back a timed message, by the `recall_handle` of its SendResult, before its time.
+
+        Returns the message's id; BrokerError when the broker can't, or does not recall (it has to
+        be 5.3.2 or later, with recallMessageEnable).
+        """
+        return self._call(self._async.recall(topic, recall_handle, timeout=timeout))
+
+
+class TransactionProducer(Producer):
+    """A producer that can also send in transactions.
+
+    with TransactionProducer("order-service", listener, namesrv="127.0.0.1:9876") as producer:
+        result = producer.send_in_transaction(Message("orders", b"..."), order)
+    """
+
+    def __init__(
+        self, producer_group: str | ProducerSettings, listener: TransactionListener, **others: Any
+    ) -> None:
+        self._transactions = AsyncTransactionProducer(producer_group, listener, **others)
+        self._wrap(self._transactions)
+
+    def send_in_transaction(
+        self, message: Message, arg: Any = None, *, timeout: float | None = None
+    ) -> TransactionResult:
+        """Where the half message was stored and how the transaction ended, or SendFailed.
+
+        The listener gets the message and `arg` if the broker has it safe (SEND_OK); with any other
+        status the transaction is rolled back. The timeout is for sending.
+        """
+        return self._call(self._transactions.send_in_transaction(message, arg, timeout=timeout))
