@@ -1,0 +1,1 @@
+"""The embedded broker: RocketMQ's broker in pure Python."""

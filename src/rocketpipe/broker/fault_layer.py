@@ -1,0 +1,164 @@
+"""Does what the faults of a broker say: around its handlers, on its disk, to its slaves."""
+
+import asyncio
+import errno
+import random
+from collections.abc import Awaitable
+from pathlib import Path
+
+from rocketpipe.broker.faults import (
+    AFTER,
+    BEFORE,
+    CONTROL_FAULTS,
+    FaultKind,
+    Faults,
+    control,
+    encode_faults,
+    topic_of,
+)
+from rocketpipe.broker.store.disk import Disk, DiskUsage, File, Lock
+from rocketpipe.codes import ResponseCode
+from rocketpipe.errors import InvalidSetting
+from rocketpipe.remoting.connection import Connection
+from rocketpipe.remoting.dispatch import Handler, Outcome, Refusal
+from rocketpipe.wire.frame import RemotingCommand
+
+HELD_ANSWERS_MAX = 100_000
+
+
+class FaultLayer:
+    """Between the connections of a broker and its handlers."""
+
+    def __init__(self, faults: Faults, dice: random.Random) -> None:
+        self._faults = faults
+        self._dice = dice
+        self._held: set[asyncio.TimerHandle] = set()
+        self._frozen: dict[asyncio.Event, None] = {}
+
+    def around(self, dispatch: Handler) -> Handler:
+        """A handler that is this one but for the faults."""
+
+        def handle(
+            connection: Connection, request: RemotingCommand
+        ) -> Outcome | Awaitable[Outcome]:
+            if not self._faults or request.code == CONTROL_FAULTS:
+                return dispatch(connection, request)
+            fault = self._faults.take(BEFORE, request.code, topic_of(request))
+            if fault is None:
+                return dispatch(connection, request)
+            if fault.kind is FaultKind.CUT:
+                connection.abort()
+                return None
+            if fault.kind is FaultKind.REFUSE:
+                # Not a Refusal, which knows ResponseCodes only: any number may be tried.
+                return request.answer(fault.response_code, fault.remark)
+
+            async def wait() -> Outcome:
+                while (left := self._faults.seconds_left(fault)) > 0:
+                    await self._wait_for_change(left)
+                outcome = dispatch(connection, request)
+                return await outcome if isinstance(outcome, Awaitable) else outcome
+
+            return wait()
+
+        return handle
+
+    def holds(self, connection: Connection, request: RemotingCommand, answer: Outcome) -> bool:
+        """Whether this answer is not to be sent now; it is sent later if it is only late."""
+        if not self._faults or answer is None or request.code == CONTROL_FAULTS:
+            return False
+        fault = self._faults.take(AFTER, request.code, topic_of(request))
+        if fault is None or len(self._held) >= HELD_ANSWERS_MAX:
+            return False
+        if fault.kind is FaultKind.DELAY:
+
+            def send() -> None:
+                self._held.discard(handle)
+                connection.answer_now(request, answer)
+
+            loop = asyncio.get_running_loop()
+            handle = loop.call_later(fault.seconds_to_wait(self._dice), send)
+            self._held.add(handle)
+        return True
+
+    def control(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        """Answers other processes."""
+        try:
+            active = control(self._faults, request.body)
+        except InvalidSetting as error:
+            raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        return request.answer(ResponseCode.SUCCESS, body=encode_faults(active))
+
+    def changed(self) -> None:
+        """There are more faults, or fewer: the frozen may be free."""
+        for changed in self._frozen:
+            changed.set()
+
+    def close(self) -> None:
+        for handle in self._held:
+            handle.cancel()
+        self._held.clear()
+
+    async def _wait_for_change(self, seconds: float) -> None:
+        changed = asyncio.Event()
+        self._frozen[changed] = None
+        try:
+            async with asyncio.timeout(None if seconds == float("inf") else seconds):
+                await changed.wait()
+        except TimeoutError:
+            pass
+        finally:
+            del self._frozen[changed]
+
+
+class FillableDisk:
+    """A disk that is full when a fault says so."""
+
+    def __init__(self, disk: Disk, faults: Faults) -> None:
+        self._disk = disk
+        self._faults = faults
+
+    def open(self, path: Path, *, create: bool = False) -> File:
+        return _FillableFile(self._disk.open(path, create=create), self._faults)
+
+    def names(self, folder: Path) -> list[str]:
+        return self._disk.names(folder)
+
+    def make_folder(self, folder: Path) -> None:
+        self._disk.make_folder(folder)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._disk.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._disk.remove(path)
+
+    def remove_folder(self, folder: Path) -> None:
+        self._disk.remove_folder(folder)
+
+    async def sync_folder(self, folder: Path) -> None:
+        await self._disk.sync_folder(folder)
+
+    def lock(self, path: Path) -> Lock:
+        return self._disk.lock(path)
+
+    def usage(self, folder: Path) -> DiskUsage:
+        # As it is: a fault must not make the store delete what is old to make room.
+        return self._disk.usage(folder)
+
+
+class _FillableFile:
+    def __init__(self, file: File, faults: Faults) -> None:
+        self._faults = faults
+        self._write_at = file.write_at
+        # Only writing differs, and reading is to cost nothing.
+        self.size = file.size
+        self.read_at = file.read_at
+        self.truncate = file.truncate
+        self.sync = file.sync
+        self.close = file.close
+
+    def write_at(self, offset: int, data: bytes | bytearray) -> None:
+        if self._faults and self._faults.is_now(FaultKind.FILL_DISK):
+            raise OSError(errno.ENOSPC, "no space left on the disk, by a fault")
+        self._write_at(offset, data)

@@ -1,0 +1,56 @@
+"""Who answers which request. Each module gives its handlers, made of the parts of a broker.
+
+sending       10, 310, 320: messages
+send_back     36: messages that a consumer could not handle
+transactions  37: their end
+replies       324, 325: the second half of request-reply
+clients       34, 35: who is there
+slave_sync    21, 43, 45, 201: what slaves copy besides the log
+pulling       11, 361: messages of a queue, from an offset on
+messages      12, 33, 321: messages by key and place, entries of a queue
+offsets       14, 15, 29 to 32, 222, 314: of groups and of queues
+consumers     38, 41, 42, 46: what the members of a group ask
+topics        17, 18, 202, 215, 300, 305, 351: topics, for administrators
+groups        200, 203, 204, 207, 208, 225, 303, 328, 352: groups and clients, for administrators
+callbacks     223, 307, 309: what is asked of a broker, which asks a client
+runtime       25, 26, 28, 306, 316: the broker itself
+"""
+
+from typing import TYPE_CHECKING
+
+from rocketpipe.broker.processors import (
+    callbacks,
+    clients,
+    consumers,
+    groups,
+    messages,
+    offsets,
+    pulling,
+    replies,
+    runtime,
+    send_back,
+    sending,
+    slave_sync,
+    topics,
+    transactions,
+)
+from rocketpipe.remoting.dispatch import Handler
+
+if TYPE_CHECKING:
+    from rocketpipe.broker.broker import Broker
+
+_MODULES = (
+    *(sending, send_back, transactions, replies, clients, slave_sync),
+    *(pulling, messages, offsets, consumers),
+    *(topics, groups, callbacks, runtime),
+)
+
+
+def all_handlers(broker: "Broker") -> dict[int, Handler]:
+    """The handler of each request code this broker answers."""
+    merged: dict[int, Handler] = {}
+    for module in _MODULES:
+        contributed = module.handlers(broker)
+        assert not merged.keys() & contributed.keys(), f"{module.__name__} answers what others do"
+        merged.update(contributed)
+    return merged

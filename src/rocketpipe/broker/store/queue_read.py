@@ -1,0 +1,125 @@
+"""Reads records out of the log, by their entries in a queue: whole ones, as a pull answers them."""
+
+import logging
+from collections.abc import Callable
+from struct import Struct
+
+from rocketpipe.broker.store.commit_log import CommitLog
+from rocketpipe.broker.store.consume_queue import ENTRY, ConsumeQueue
+from rocketpipe.broker.store.values import QueueRead, ReadStatus
+from rocketpipe.wire.record import (
+    BORN_TIMESTAMP_AT,
+    RECORD_BYTES_MIN,
+    has_born_host_v6,
+    is_record_magic,
+)
+
+_log = logging.getLogger(__name__)
+
+_ENTRIES_SCANNED = 800  # RocketMQ's bound when a filter skips much: 16,000 bytes of entries
+# Records of one queue lie between those of others. Reading what is between is cheaper than asking
+# the kernel once more, up to about so much.
+_GAP_BYTES_MAX = 8 * 1024
+_SPAN_BYTES_MAX = 1 << 20
+
+_SIZE_MAGIC_PLACE = Struct(">ii20xq")  # size, magic and offset in the log, at a record's start
+_HEAD_BYTES = 76  # enough to find the store timestamp, whatever the hosts are
+
+_Chosen = list[tuple[int, int]]
+
+
+def read_queue(
+    log: CommitLog,
+    queue: ConsumeQueue,
+    offset: int,
+    *,
+    count_max: int,
+    bytes_max: int,
+    accepts: Callable[[int], bool] | None,
+) -> QueueRead:
+    """The records from an offset of the queue on (DefaultMessageStore.getMessage)."""
+    min_offset, max_offset = queue.min_offset, queue.max_offset
+    if not max_offset:
+        return QueueRead(ReadStatus.NO_MESSAGE_IN_QUEUE, 0, min_offset, max_offset)
+    if offset < min_offset:
+        return QueueRead(ReadStatus.OFFSET_TOO_SMALL, min_offset, min_offset, max_offset)
+    if offset == max_offset:
+        return QueueRead(ReadStatus.OFFSET_OVERFLOW_ONE, offset, min_offset, max_offset)
+    if offset > max_offset:
+        return QueueRead(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
+
+    next_offset = offset
+    chosen: _Chosen = []
+    total = 0
+    scanned = count_max if accepts is None else max(_ENTRIES_SCANNED, count_max)
+    for physical_offset, size, tags_code in ENTRY.iter_unpack(queue.entries(offset, scanned)):
+        if size and (accepts is None or accepts(tags_code)):
+            total += size
+            if chosen and (total > bytes_max or len(chosen) >= count_max):
+                break
+            chosen.append((physical_offset, size))
+        next_offset += 1
+    if not chosen:
+        return QueueRead(ReadStatus.NO_MATCHED_MESSAGE, next_offset, min_offset, max_offset)
+    records, sizes = _read_records(log, chosen)
+    status = ReadStatus.FOUND if records else ReadStatus.MESSAGE_WAS_REMOVING
+    return QueueRead(status, next_offset, min_offset, max_offset, records, sizes)
+
+
+def record_at(log: CommitLog, offset: int) -> bytes | None:
+    """The record that starts there; None where none does."""
+    if not log.min_offset <= offset < log.max_offset:
+        return None
+    data = log.read(offset, 4096)
+    if len(data) < RECORD_BYTES_MIN:
+        return None
+    size, magic, place = _SIZE_MAGIC_PLACE.unpack_from(data)
+    if place != offset or not is_record_magic(magic):
+        return None
+    if size > len(data):
+        data = log.read(offset, size)
+    return data[:size] if RECORD_BYTES_MIN <= size <= len(data) else None
+
+
+def store_time_at(log: CommitLog, offset: int) -> int:
+    """When the record that starts there was stored, in ms; -1 where none does."""
+    if not log.min_offset <= offset < log.max_offset:
+        return -1
+    head = log.read(offset, _HEAD_BYTES)
+    if len(head) < _HEAD_BYTES:
+        return -1
+    _, magic, place = _SIZE_MAGIC_PLACE.unpack_from(head)
+    if place != offset or not is_record_magic(magic):
+        return -1
+    at = BORN_TIMESTAMP_AT + 8 + (20 if has_born_host_v6(head) else 8)
+    return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+
+def _read_records(log: CommitLog, chosen: _Chosen) -> tuple[bytes, tuple[int, ...]]:
+    parts = []
+    sizes = []
+    first = 0
+    while first < len(chosen):
+        start, size = chosen[first]
+        end = start + size
+        last = first + 1
+        while last < len(chosen):
+            offset, size = chosen[last]
+            if offset - end > _GAP_BYTES_MAX or offset + size - start > _SPAN_BYTES_MAX:
+                break
+            end = offset + size
+            last += 1
+        span = log.read(start, end - start)
+        for offset, size in chosen[first:last]:
+            place = offset - start
+            record = span[place : place + size]
+            # The entry and the record vouch for each other.
+            if len(record) == size and _SIZE_MAGIC_PLACE.unpack_from(record)[::2] == (size, offset):
+                parts.append(record)
+                sizes.append(size)
+            elif offset < log.segment_end(start):
+                _log.error("the log has no record of %d bytes at %d, left out", size, offset)
+            else:
+                break  # the span ended with its segment: the next one begins with this record
+            first += 1
+    return b"".join(parts), tuple(sizes)

@@ -1,0 +1,107 @@
+"""What the queues and the key index keep of a record: the code of its tag, the hashes of its keys.
+
+Worked out in the same way from a message that is put and from a record that is found in the log.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from rocketpipe.wire.hashing import index_key_hash, java_string_hash, tags_code
+from rocketpipe.wire.properties import DELAY, KEYS, TAGS, UNIQ_KEY
+from rocketpipe.wire.sys_flag import (
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+TOPIC_BYTES_MAX = 255
+
+_ZEROS = bytes(64)  # more than a property has, less than a sector
+_TAGS, _DELAY, _KEYS, _UNIQ_KEY = (f"{name}\x01".encode() for name in (TAGS, DELAY, KEYS, UNIQ_KEY))
+
+
+def is_in_queue(sys_flag: int) -> bool:
+    """Whether a record has a place in its queue: not what only prepares or undoes another."""
+    return sys_flag & TRANSACTION_MASK not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)
+
+
+def tags_code_of(
+    topic: str, properties: bytes, store_timestamp_ms: int, delay_levels: Sequence[float]
+) -> int:
+    """What the queue's entry says of the tag; of a delayed message, when it is to be delivered."""
+    if topic == SCHEDULE_TOPIC:
+        level = property_value(properties, _DELAY)
+        if level.isdigit() and int(level):
+            delay = delay_levels[min(int(level), len(delay_levels)) - 1]
+            return store_timestamp_ms + round(delay * 1000)
+    tags = property_value(properties, _TAGS)
+    return tags_code(str(tags, "utf-8", "replace")) if tags else 0
+
+
+def key_hashes(topic: str, properties: bytes, sys_flag: int) -> list[int]:
+    """The hashes of the unique id and of each key, for the key index (IndexService.buildIndex)."""
+    if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        return []
+    hashes = []
+    before = _prefix_hash(topic)
+    unique_id = property_value(properties, _UNIQ_KEY)
+    if unique_id:
+        hashes.append(index_key_hash(str(unique_id, "utf-8", "replace"), before))
+    keys = property_value(properties, _KEYS)
+    if keys:
+        hashes += [
+            index_key_hash(key, before) for key in str(keys, "utf-8", "replace").split(" ") if key
+        ]
+    return hashes
+
+
+def key_hash(topic: str, key: str) -> int:
+    """The hash by which a record with that key, or unique id, is found."""
+    return index_key_hash(key, _prefix_hash(topic))
+
+
+@lru_cache(maxsize=4096)
+def is_legal_topic(topic: str) -> bool:
+    """Whether a topic can be stored; it names a folder. (Which names a user may choose is asked
+    elsewhere, and more strictly.)"""
+    try:
+        length = len(topic.encode())
+    except UnicodeEncodeError:
+        return False
+    if "/" in topic or "\0" in topic or topic in (".", ".."):
+        return False
+    return 0 < length <= TOPIC_BYTES_MAX
+
+
+def looks_torn(properties: bytes) -> bool:
+    """Whether these may be what a power loss leaves of properties, which no checksum covers.
+
+    What never reached the disk reads as zeros: at the end, at the start, or in whole sectors. No
+    message that looks so may be stored, for it would be taken for a torn one later.
+    """
+    return bool(properties) and (not properties[0] or not properties[-1] or _ZEROS in properties)
+
+
+def property_value(properties: bytes, start: bytes) -> bytes:
+    """The value of the pair that begins with `start`, a name and 0x01; empty when there is none.
+
+    As `decode_properties` has it, the last one wins that is not empty; but taking them all apart
+    would take longer than all else that is done for a message.
+    """
+    at = properties.rfind(start)
+    while at >= 0:
+        if not at or properties[at - 1] == 2:
+            at += len(start)
+            end = properties.find(b"\x02", at)
+            value = properties[at:] if end < 0 else properties[at:end]
+            if value:
+                return value
+            at -= len(start)
+        at = properties.rfind(start, 0, at + len(start) - 1)
+    return b""
+
+
+@lru_cache(maxsize=4096)
+def _prefix_hash(topic: str) -> int:
+    return java_string_hash(f"{topic}#")

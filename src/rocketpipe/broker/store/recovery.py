@@ -1,0 +1,40 @@
+"""Opens a log and its indexes, whatever the last one to write them has left."""
+
+import asyncio
+import logging
+
+from rocketpipe.broker.store.commit_log import CommitLog
+from rocketpipe.broker.store.indexes import Indexes
+from rocketpipe.broker.store.log_scan import LogScan
+from rocketpipe.broker.store.replay import Replay
+
+_log = logging.getLogger(__name__)
+
+_RECORDS_PER_TURN = 1000  # that are read before others have a turn
+_RECORDS_IN_MEMORY = 50_000  # whose entries wait there to be written
+
+
+async def recover(log: CommitLog, indexes: Indexes, replay: Replay) -> None:
+    """Have the indexes hold what the log holds, and the log nothing but what is whole.
+
+    All of it is safe from a power loss when this returns.
+    """
+    log.open()
+    indexes.restore(log.min_offset, log.max_offset)
+    start = max(indexes.offset, log.min_offset)
+    scan = LogScan(log, start)
+    for count, found in enumerate(scan, 1):
+        replay.take(found)
+        if not count % _RECORDS_PER_TURN:
+            await asyncio.sleep(0)
+        if not count % _RECORDS_IN_MEMORY:
+            indexes.write_out()
+    if scan.position < log.max_offset:
+        _log.warning(
+            "cutting the torn end of the log, %d bytes at %d",
+            *(log.max_offset - scan.position, scan.position),
+        )
+        log.truncate(scan.position)
+    indexes.offset = log.max_offset
+    log.distrust(start)
+    await log.sync()

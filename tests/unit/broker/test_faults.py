@@ -1,0 +1,307 @@
+"""Faults on purpose: who meets them, and what a broker does then, on simulated time."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from rocketpipe.broker import fault_layer
+from rocketpipe.broker.faults import (
+    AFTER,
+    BEFORE,
+    BUSY,
+    CONTROL_FAULTS,
+    FAULTS_MAX,
+    Fault,
+    FaultKind,
+    Faults,
+    decode_faults,
+    encode_faults,
+    topic_of,
+)
+from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import BrokerError, ConnectionLost, InvalidSetting, RequestTimeout
+from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.requests.reading import GetMaxOffset
+from tests.unit.broker.bench import Bench, messages, send, send_header, simulated
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+class Time:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# Decisions.
+
+
+def test_without_more_said_everybody_meets_a_fault_until_it_is_cleared() -> None:
+    faults = Faults(Time())
+    assert not faults
+    fault = faults.cut()
+    assert faults
+    for code in (SEND, RequestCode.HEART_BEAT):
+        assert faults.take(BEFORE, code, "orders") == fault
+    assert faults.take(AFTER, SEND, "orders") is None
+    assert [each.hits for each in faults.active()] == [2]
+    faults.clear()
+    assert not faults
+    assert faults.take(BEFORE, SEND, "orders") is None
+
+
+@pytest.mark.parametrize(
+    ("when", "is_met"),
+    [
+        ({"code": SEND}, True),
+        ({"code": {10, SEND}}, True),
+        ({"code": 34}, False),
+        ({"code": [34, 35]}, False),
+        ({"topic": "orders"}, True),
+        ({"topic": "bills"}, False),
+        ({"code": SEND, "topic": "bills"}, False),
+    ],
+)
+def test_a_fault_is_for_codes_and_for_a_topic(when: Any, is_met: bool) -> None:
+    faults = Faults(Time())
+    faults.cut(**when)
+    assert (faults.take(BEFORE, SEND, "orders") is not None) == is_met
+
+
+def test_a_fault_is_met_so_many_times() -> None:
+    faults = Faults(Time())
+    faults.busy(times=2, topic="orders")
+    assert faults.take(BEFORE, SEND, "bills") is None
+    met = [faults.take(BEFORE, SEND, "orders") is not None for _ in range(3)]
+    assert met == [True, True, False]
+    assert faults.active() == []
+
+
+def test_a_fault_lasts_for_so_long() -> None:
+    time = Time()
+    faults = Faults(time)
+    fault = faults.cut(seconds=2.5)
+    time.now += 2
+    assert faults.seconds_left(fault) == 0.5
+    assert faults.take(BEFORE, SEND, None) is not None
+    time.now += 0.5
+    assert faults.take(BEFORE, SEND, None) is None
+    assert not faults
+    assert faults.seconds_left(fault) == 0
+
+
+def test_one_of_several_faults_is_cleared_by_itself() -> None:
+    faults = Faults(Time())
+    first, second = faults.cut(topic="a"), faults.cut(topic="b")
+    faults.clear(first)
+    assert faults.active() == [second]
+
+
+def test_the_first_fault_that_fits_is_met() -> None:
+    faults = Faults(Time())
+    faults.refuse(ResponseCode.NO_PERMISSION, "no", topic="orders", times=1)
+    faults.busy()
+    codes = [
+        fault.response_code for _ in range(2) if (fault := faults.take(BEFORE, SEND, "orders"))
+    ]
+    assert codes == [ResponseCode.NO_PERMISSION, ResponseCode.SYSTEM_BUSY]
+
+
+def test_who_has_to_act_is_told_of_changes() -> None:
+    told: list[int] = []
+    faults = Faults(Time())
+    faults.on_changed = lambda: told.append(len(faults.active()))
+    faults.freeze()
+    faults.clear()
+    assert told == [1, 0]
+
+
+def test_there_is_an_end_to_faults() -> None:
+    faults = Faults(Time())
+    for _ in range(FAULTS_MAX):
+        faults.cut()
+    with pytest.raises(InvalidSetting, match="clear some"):
+        faults.cut()
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaint"),
+    [
+        ({"times": 0}, "times is 0"),
+        ({"seconds": 0}, "seconds is 0"),
+        ({"seconds": float("inf")}, "seconds is inf"),
+        ({"delay": -1}, "a delay of -1"),
+        ({"delay": (2, 1)}, "a delay of"),
+        ({"delay": "1"}, "a delay of"),
+        ({"kind": FaultKind.FILL_DISK, "topic": "orders"}, "whatever is asked"),
+        ({"kind": FaultKind.DETACH_SLAVES, "times": 1}, "whatever is asked"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: Any, complaint: str) -> None:
+    with pytest.raises(InvalidSetting, match=complaint):
+        Fault(**{"kind": FaultKind.DELAY, **fields})
+
+
+def test_faults_travel_as_json() -> None:
+    faults = [
+        Fault(kind=FaultKind.DELAY, delay=(0.5, 1.5), code=[10, 310], seconds=3, id=1, hits=2),
+        Fault(kind=FaultKind.REFUSE, response_code=16, remark="no", topic="orders", times=2, id=2),
+    ]
+    assert decode_faults(encode_faults(faults)) == faults
+    with pytest.raises(InvalidSetting, match="a function can't travel"):
+        Fault(kind=FaultKind.DELAY, delay=lambda: 1.0).to_json()
+
+
+def test_the_topic_of_a_request_is_found_in_both_spellings() -> None:
+    assert topic_of(send_header("orders").to_command()) == "orders"
+    assert topic_of(GetMaxOffset(topic="orders", queue_id=0).to_command()) == "orders"
+    assert (
+        topic_of(RemotingCommand(RequestCode.CONSUMER_SEND_MSG_BACK, {"originTopic": "o"})) == "o"
+    )
+    assert topic_of(RemotingCommand(RequestCode.HEART_BEAT)) is None
+
+
+# What a broker does.
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@simulated
+async def test_a_delayed_answer_comes_late_and_the_message_is_there_at_once(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        for delay, low, high in ((2.0, 2, 2.1), ((1.0, 1.5), 1, 1.6), (lambda: 0.5, 0.5, 0.6)):
+            broker.faults.delay(delay, times=1)
+            began = now()
+            sending = asyncio.create_task(send(client))
+            await asyncio.sleep(0.4)
+            before = len(messages(broker))
+            await sending
+            assert low <= now() - began <= high
+            assert len(messages(broker)) == before
+        began = now()
+        await send(client)
+        assert now() - began < 0.4
+
+
+@simulated
+async def test_not_more_answers_are_held_than_there_is_room_for(bench: Bench) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fault_layer, "HELD_ANSWERS_MAX", 1)
+        async with bench.broker() as broker, bench.client(broker.address) as client:
+            broker.faults.delay(2.0)
+            began = now()
+            late = asyncio.create_task(send(client))
+            await asyncio.sleep(0.1)
+            await send(client)
+            assert now() - began < 1
+            await late
+            assert now() - began >= 2
+
+
+@simulated
+async def test_a_refused_send_stores_nothing(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        broker.faults.refuse(ResponseCode.NO_PERMISSION, "not today", topic="orders", times=1)
+        await send(client, "bills")
+        with pytest.raises(BrokerError, match="not today") as caught:
+            await send(client)
+        assert caught.value.code == ResponseCode.NO_PERMISSION
+        assert messages(broker) == []
+        await send(client)
+        broker.faults.busy()
+        with pytest.raises(BrokerError) as caught:
+            await send(client)
+        assert (caught.value.code, caught.value.remark) == (ResponseCode.SYSTEM_BUSY, BUSY)
+
+
+@simulated
+async def test_a_dropped_answer_leaves_the_message_stored(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        broker.faults.drop_answers(code=SEND, times=1)
+        with pytest.raises(RequestTimeout):
+            await send(client)
+        assert len(messages(broker)) == 1
+        await send(client)
+
+
+@simulated
+async def test_who_asks_is_cut_off(bench: Bench) -> None:
+    async with bench.broker() as broker:
+        broker.faults.cut(times=1)
+        async with bench.client(broker.address) as client:
+            with pytest.raises(ConnectionLost):
+                await send(client)
+        assert messages(broker) == []
+        async with bench.client(broker.address) as client:
+            await send(client)
+            broker.cut_connections()
+            await asyncio.sleep(0.1)
+            assert client.lost is not None
+
+
+@simulated
+async def test_what_is_frozen_is_done_when_the_fault_is_over(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        broker.faults.freeze(seconds=2, topic="orders")
+        began = now()
+        sending = asyncio.create_task(send(client))
+        await send(client, "bills")
+        await asyncio.sleep(1)
+        assert messages(broker) == []
+        await sending
+        assert 2 <= now() - began < 2.1
+        # One that is met no more goes on until it is cleared.
+        fault = broker.faults.freeze(times=1)
+        sending = asyncio.create_task(send(client))
+        await asyncio.sleep(0.5)
+        await send(client, "bills")
+        broker.faults.clear(broker.faults.cut(topic="others"))  # no business of theirs
+        await asyncio.sleep(0.5)
+        assert not sending.done()
+        broker.faults.clear(fault)
+        await sending
+
+
+@simulated
+async def test_a_full_disk_takes_no_message_until_there_is_room(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await send(client)
+        fault = broker.faults.fill_disk()
+        with pytest.raises(BrokerError) as caught:
+            await send(client)
+        assert caught.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        request = GetMaxOffset(topic="orders", queue_id=0)
+        assert (await client.request(request, timeout=3)).offset == 1
+        broker.faults.clear(fault)
+        await send(client)
+        assert len(messages(broker)) == 2
+
+
+@simulated
+async def test_others_control_faults_only_where_that_is_allowed(bench: Bench) -> None:
+    async def order(broker_settings: dict[str, Any], body: bytes) -> RemotingCommand:
+        async with bench.broker(**broker_settings) as broker:
+            broker.faults.cut()  # which does not concern this request
+            async with bench.client(broker.address) as client:
+                return await client.invoke(RemotingCommand(CONTROL_FAULTS, {}, body), timeout=3)
+
+    listing = json.dumps({"list": True}).encode()
+    assert (await order({}, listing)).code != ResponseCode.SUCCESS
+    allowed = {"faults_enable": True}
+    (cut,) = decode_faults((await order(allowed, listing)).body)
+    assert cut.kind is FaultKind.CUT
+    added = {"add": {"kind": "delay", "delay": [1, 2], "topic": "orders"}}
+    answer = await order(allowed, json.dumps(added).encode())
+    assert decode_faults(answer.body)[-1].delay == (1, 2)
+    for one in (None, 1):
+        answer = await order(allowed, json.dumps({"clear": one}).encode())
+        assert decode_faults(answer.body) == []
+    for bad in (b"{", b"{}", b'{"add": {"kind": "x"}}', b'{"add": {"kind": "cut", "oops": 1}}'):
+        assert (await order(allowed, bad)).code == ResponseCode.SYSTEM_ERROR
+    bad = b'{"add": {"kind": "cut", "times": 0}}'
+    assert (await order(allowed, bad)).code == ResponseCode.INVALID_PARAMETER
