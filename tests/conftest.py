@@ -1,13 +1,13 @@
 """Fixtures for all suites."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import settings
 
 from tests.apache.cluster import ApacheCluster
-from tests.apache.jars import VERSIONS, Unavailable, find_java, jars
+from tests.apache.jars import VERSIONS
+from tests.apache.require import require
 from tests.certificates import Certificates
 
 _APACHE_SETTINGS = {
@@ -43,34 +43,50 @@ def apache_version(request: pytest.FixtureRequest) -> str:
     `@pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)` asks for one alone.
     """
     version: str = request.param
-    try:
-        find_java()
-        jars(version)
-    except Unavailable as error:
-        reason = f"no Apache RocketMQ {version} here: {error}"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    require(version)
     return version
 
 
+class ApacheClusters:
+    """The shared cluster of each version, started when first asked for."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, ApacheCluster] = {}
+
+    def __call__(self, version: str) -> ApacheCluster:
+        if version not in self._running:
+            require(version)
+            self._running[version] = ApacheCluster(version, settings=_APACHE_SETTINGS)
+        return self._running[version]
+
+    def running(self, version: str) -> Sequence[ApacheCluster]:
+        """That of this version, if there is one yet."""
+        return [cluster for name, cluster in self._running.items() if name == version]
+
+    def close(self) -> None:
+        for cluster in self._running.values():
+            cluster.close()
+
+
 @pytest.fixture(scope="session")
-def apache_clusters() -> Iterator[Callable[[str], ApacheCluster]]:
-    """Gives the shared cluster of a version, started when first asked for."""
-    clusters: dict[str, ApacheCluster] = {}
+def apache_clusters() -> Iterator[ApacheClusters]:
+    clusters = ApacheClusters()
+    yield clusters
+    clusters.close()
 
-    def cluster(version: str) -> ApacheCluster:
-        if version not in clusters:
-            clusters[version] = ApacheCluster(version, settings=_APACHE_SETTINGS)
-        return clusters[version]
 
-    yield cluster
-    for running in clusters.values():
-        running.close()
+@pytest.fixture(scope="module")
+def spinning_brokers_end(apache_clusters: ApacheClusters) -> Iterator[None]:
+    """For modules that end transactions: after the first, a 5.5.0 broker keeps a processor busy
+    (TransactionalOpBatchService) until it is restarted, as it is before the next test."""
+    yield
+    for cluster in apache_clusters.running("5.5.0"):
+        for broker in cluster.brokers:
+            broker.kill()
 
 
 @pytest.fixture
-def apache(apache_version: str, apache_clusters: Callable[[str], ApacheCluster]) -> ApacheCluster:
+def apache(apache_version: str, apache_clusters: ApacheClusters) -> ApacheCluster:
     """A healthy two-broker cluster of real Apache RocketMQ, shared by the whole run.
 
     A test may stop, kill and freeze its servers: they are brought back before the next one.

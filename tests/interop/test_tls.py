@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketpipe.errors import ConnectFailed, ConnectionLost, RemotingError
+from rocketpipe import AsyncProducer, Message
+from rocketpipe.errors import ConnectFailed, ConnectionLost, NoNameServer, RemotingError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import AsyncioNetwork
@@ -13,6 +14,7 @@ from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.requests.nameserver import GetBrokerClusterInfo
 from tests.apache.cluster import ApacheCluster
 from tests.certificates import Certificates
+from tests.interop.clusters import Reader, new_topic
 
 TIMEOUT = 10.0
 
@@ -23,13 +25,14 @@ def client_tls(certificates: Certificates) -> TlsSettings:
 
 
 @pytest.fixture(scope="module", params=["permissive", "enforcing"])
-def tls_namesrv(
+def tls_cluster(
     request: pytest.FixtureRequest,
     apache_version: str,
     certificates: Certificates,
 ) -> Iterator[tuple[str, str]]:
-    """A NameServer that asks its TLS clients for a certificate; its address and mode."""
+    """Servers that ask their TLS clients for a certificate; the NameServer's address, the mode."""
     cert, key = certificates.server
+    client_cert, client_key = certificates.client
     properties = {
         "tls.server.mode": request.param,
         "tls.test.mode.enable": "false",
@@ -38,10 +41,17 @@ def tls_namesrv(
         "tls.server.trustCertPath": certificates.ca,
         "tls.server.need.client.auth": "require",
         "tls.server.authClient": "true",
+        # As its NameServer's client a broker has to show one as well.
+        "tls.enable": "true",
+        "tls.client.authServer": "true",
+        "tls.client.trustCertPath": certificates.ca,
+        "tls.client.certPath": client_cert,
+        "tls.client.keyPath": client_key,
     }
     with ApacheCluster(
         apache_version,
-        brokers=0,
+        brokers=1,
+        settings={"autoCreateTopicEnable": "true"},
         jvm_properties=properties,
         tls=client_context(client_tls(certificates)),
     ) as cluster:
@@ -62,14 +72,14 @@ def ask(namesrv: str, tls: TlsSettings | None) -> None:
 
 
 def test_both_sides_may_check_certificates(
-    tls_namesrv: tuple[str, str], certificates: Certificates
+    tls_cluster: tuple[str, str], certificates: Certificates
 ) -> None:
-    namesrv, _ = tls_namesrv
+    namesrv, _ = tls_cluster
     ask(namesrv, client_tls(certificates))
 
 
-def test_plain_is_served_beside_tls_unless_tls_is_enforced(tls_namesrv: tuple[str, str]) -> None:
-    namesrv, mode = tls_namesrv
+def test_plain_is_served_beside_tls_unless_tls_is_enforced(tls_cluster: tuple[str, str]) -> None:
+    namesrv, mode = tls_cluster
     if mode == "permissive":
         ask(namesrv, None)
     else:
@@ -78,15 +88,64 @@ def test_plain_is_served_beside_tls_unless_tls_is_enforced(tls_namesrv: tuple[st
 
 
 def test_a_client_without_a_certificate_is_refused(
-    tls_namesrv: tuple[str, str], certificates: Certificates
+    tls_cluster: tuple[str, str], certificates: Certificates
 ) -> None:
-    namesrv, _ = tls_namesrv
+    namesrv, _ = tls_cluster
     # With TLS 1.3 the server's no comes after the handshake.
     with pytest.raises(RemotingError):
         ask(namesrv, TlsSettings(ca_file=certificates.ca))
 
 
-def test_a_server_that_we_do_not_trust_is_refused(tls_namesrv: tuple[str, str]) -> None:
-    namesrv, _ = tls_namesrv
+def test_a_server_that_we_do_not_trust_is_refused(tls_cluster: tuple[str, str]) -> None:
+    namesrv, _ = tls_cluster
     with pytest.raises(ConnectFailed, match="the certificate is not trusted"):
         ask(namesrv, TlsSettings())
+
+
+def test_a_producer_sends_over_tls(
+    tls_cluster: tuple[str, str], certificates: Certificates
+) -> None:
+    namesrv, _ = tls_cluster
+    tls = client_tls(certificates)
+
+    async def main() -> None:
+        async with (
+            AsyncProducer("interop-tls", namesrv=namesrv, tls=tls, send_timeout=20) as producer,
+            Reader(namesrv, tls=tls) as reader,
+        ):
+            topic = new_topic("tls")
+            large = bytes(range(256)) * 8192  # many of TLS's records
+            for body in (b"secret", large):
+                result = await producer.send(Message(topic, body))
+                assert (await reader.stored(result)).body == body
+            results = await producer.send_many(Message(topic, b"%d" % n) for n in range(500))
+            assert {type(each).__name__ for each in results} == {"SendResult"}
+
+    asyncio.run(main())
+
+
+def test_a_producer_without_tls_is_served_unless_tls_is_enforced(
+    tls_cluster: tuple[str, str],
+) -> None:
+    namesrv, mode = tls_cluster
+
+    async def main() -> None:
+        async with AsyncProducer("interop-plain", namesrv=namesrv, send_timeout=20) as producer:
+            if mode == "permissive":
+                await producer.send(Message(new_topic("plain"), b"no secret"))
+            else:
+                with pytest.raises(NoNameServer, match=namesrv):
+                    await producer.send(Message(new_topic("plain"), b"no secret"))
+
+    asyncio.run(main())
+
+
+def test_a_producer_says_whom_it_does_not_trust(tls_cluster: tuple[str, str]) -> None:
+    namesrv, _ = tls_cluster
+
+    async def main() -> None:
+        async with AsyncProducer("interop-wary", namesrv=namesrv, tls=TlsSettings()) as producer:
+            with pytest.raises(NoNameServer, match="the certificate is not trusted"):
+                await producer.send(Message(new_topic("wary"), b"x"))
+
+    asyncio.run(main())

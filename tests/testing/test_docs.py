@@ -1,0 +1,45 @@
+"""docs/embedded-cluster.md tells of every argument, fault and option, and its example runs."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from rocketpipe.broker.faults import FaultControl
+from rocketpipe.cli import main
+from rocketpipe.testing import EmbeddedCluster
+
+DOCS = (Path(__file__).parents[2] / "docs" / "embedded-cluster.md").read_text()
+
+
+def section(title: str) -> str:
+    return DOCS.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def first_column(text: str) -> set[str]:
+    cells = re.findall(r"^\| (`.*?`) \|", text, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([\w-]+)", cell)}
+
+
+def test_every_argument_is_told() -> None:
+    known = set(inspect.signature(EmbeddedCluster).parameters)
+    assert first_column(section("In a test or a program")) == known
+
+
+def test_every_fault_is_told() -> None:
+    methods = {name for name in vars(FaultControl) if not name.startswith("_")}
+    assert first_column(section("Faults on purpose")) == methods - {"add", "active", "clear"}
+
+
+def test_every_option_of_serve_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    known = set(re.findall(r"^  (--[\w-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert first_column(section("In a process of its own")) == known
+
+
+@pytest.mark.slow
+def test_the_example_runs() -> None:
+    example = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)[0]
+    exec(compile(example, "docs/embedded-cluster.md", "exec"), {})

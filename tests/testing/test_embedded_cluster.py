@@ -1,0 +1,317 @@
+"""The embedded cluster as its users meet it: real threads, sockets and files."""
+
+import asyncio
+import gc
+import inspect
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpipe import AsyncProducer, Message, MessageQueue, Producer, SendStatus
+from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import ClientError, ConnectFailed, IllegalState, InvalidSetting, SendFailed
+from rocketpipe.testing import (
+    AsyncEmbeddedCluster,
+    BrokerFaults,
+    EmbeddedBroker,
+    EmbeddedCluster,
+    EmbeddedServer,
+)
+from rocketpipe.testing.embedded_cluster import AsyncEmbeddedServer
+from rocketpipe.testing.embedded_servers import ClusterSettings
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
+    shared.heal()
+    return shared
+
+
+def producer_at(cluster: EmbeddedCluster, **settings: float) -> Producer:
+    options = {"send_timeout": 20.0, **settings}
+    return Producer("embedded", namesrv=cluster.namesrv, **options)  # type: ignore[arg-type]
+
+
+def test_messages_go_to_all_its_brokers(cluster: EmbeddedCluster) -> None:
+    assert [broker.name for broker in cluster.brokers] == ["broker-a", "broker-b"]
+    with producer_at(cluster) as producer:
+        used = {producer.send(Message("both", b"x")).queue.broker_name for _ in range(16)}
+    assert used == {"broker-a", "broker-b"}
+
+
+def open_descriptors() -> list[str]:
+    """What the open descriptors of this process stand for; sockets have numbers of their own."""
+    opened = list(Path("/proc/self/fd").iterdir())  # one of them is that of the listing itself
+    return sorted(str(each.readlink()) for each in opened if each.is_symlink())
+
+
+def test_nothing_is_left_of_it() -> None:
+    files = set(Path(tempfile.gettempdir()).glob("rocketpipe-cluster-*"))
+    gc.collect()  # what other tests have left behind must not end meanwhile
+    descriptors = open_descriptors()
+    threads = threading.active_count()
+    with EmbeddedCluster(slaves=1) as cluster, producer_at(cluster) as producer:
+        producer.send(Message("orders", b"x"))
+        cluster.broker("broker-a", 1).kill()
+        cluster.broker("broker-a").freeze()
+        assert threading.active_count() > threads
+    cluster.close()  # twice is no error
+    assert threading.active_count() == threads
+    gc.collect()
+    assert open_descriptors() == descriptors
+    assert set(Path(tempfile.gettempdir()).glob("rocketpipe-cluster-*")) <= files
+
+
+def test_a_port_that_is_taken_leaves_nothing_either(cluster: EmbeddedCluster) -> None:
+    threads = threading.active_count()
+    port = int(cluster.broker("broker-a").address.partition(":")[2])
+    with pytest.raises(InvalidSetting, match="cannot listen"):
+        EmbeddedCluster(port=port).start()
+    assert threading.active_count() == threads
+
+
+def test_data_is_kept_in_a_folder_that_is_given(tmp_path: Path) -> None:
+    offsets = []
+    for _ in range(2):
+        with EmbeddedCluster(folder=tmp_path) as cluster, producer_at(cluster) as producer:
+            queue = MessageQueue("kept", "broker-a", 0)
+            while (result := producer.send(Message("kept", b"x"))).queue != queue:
+                pass  # the topic is made by the first, and then the queues take turns
+            offsets.append(result.queue_offset)
+    assert offsets[1] > offsets[0]
+
+
+@pytest.mark.parametrize("end", [EmbeddedBroker.stop, EmbeddedBroker.kill])
+def test_a_broker_comes_back_with_its_port_and_its_data(
+    cluster: EmbeddedCluster, end: Callable[[EmbeddedBroker], None]
+) -> None:
+    broker = cluster.broker("broker-a")
+    address = broker.address
+    with producer_at(cluster) as producer:
+        topic = f"back-{end.__name__}"
+        first = None
+        while first is None or first.queue.broker_name != "broker-a":
+            first = producer.send(Message(topic, b"x"))
+        end(broker)
+        assert not broker.is_running
+        assert producer.send(Message(topic, b"x")).queue.broker_name == "broker-b"
+        broker.start()
+        assert broker.address == address
+        again = producer.send(Message(topic, b"x"), queue=first.queue)
+        assert again.queue_offset == first.queue_offset + 1
+
+
+def test_a_frozen_broker_is_passed_over_and_thaws_whole(cluster: EmbeddedCluster) -> None:
+    with producer_at(cluster) as producer:
+        sent = [producer.send(Message("frozen", b"x")) for _ in range(4)]
+        assert {each.status for each in sent} == {SendStatus.SEND_OK}
+        broker = cluster.broker("broker-b")
+        with broker.frozen():
+            assert broker.is_frozen
+            for _ in range(4):
+                result = producer.send(Message("frozen", b"x"), timeout=3.0)
+                assert result.queue.broker_name == "broker-a"
+        assert not broker.is_frozen
+        broker.kill()
+        queue = MessageQueue("frozen", "broker-b", 0)
+        with pytest.raises(SendFailed):
+            producer.send(Message("frozen", b"x"), queue=queue)
+        with pytest.raises(IllegalState, match="is down"):
+            broker.freeze()
+
+
+def test_a_killed_one_may_have_been_frozen(cluster: EmbeddedCluster) -> None:
+    broker = cluster.broker("broker-a")
+    broker.freeze()
+    broker.freeze()
+    broker.kill()
+    broker.kill()
+    assert not broker.is_frozen
+    assert not broker.is_running
+
+
+def test_a_nameserver_that_comes_back_knows_all_brokers(cluster: EmbeddedCluster) -> None:
+    address = cluster.namesrv
+    cluster.nameserver.kill()
+    cluster.nameserver.start()
+    assert cluster.namesrv == address
+    with producer_at(cluster) as producer:
+        used = {producer.send(Message("known-again", b"x")).queue.broker_name for _ in range(16)}
+    assert used == {"broker-a", "broker-b"}
+
+
+def test_to_heal_is_to_bring_back_all(cluster: EmbeddedCluster) -> None:
+    a, b = cluster.brokers
+    a.faults.busy()
+    b.kill()
+    a.freeze()
+    cluster.nameserver.kill()
+    cluster.heal()
+    assert [server.is_running for server in (a, b, cluster.nameserver)] == [True] * 3
+    assert not a.faults.active()
+    with producer_at(cluster) as producer:
+        assert len(producer.send(Message("healed", b"x")).attempts) == 1
+
+
+def test_faults_hold_also_after_a_restart(cluster: EmbeddedCluster) -> None:
+    broker = cluster.broker("broker-a")
+    broker.faults.refuse(ResponseCode.NO_PERMISSION, "not today", code=RequestCode.SEND_MESSAGE_V2)
+    broker.stop()
+    broker.start()
+    with (
+        producer_at(cluster, retry_times=0) as producer,
+        pytest.raises(SendFailed, match="not today"),
+    ):
+        for _ in range(16):
+            producer.send(Message("refused", b"x"))
+    assert broker.faults.active()[0].hits == 1
+
+
+def test_faults_come_from_elsewhere_too(cluster: EmbeddedCluster) -> None:
+    faults = BrokerFaults(cluster.broker("broker-a").address)
+    fault = faults.delay((0.1, 0.2), topic="slow", times=3)
+    assert faults.active() == [fault]
+    assert cluster.broker("broker-a").faults.active() == [fault]
+    faults.clear(fault)
+    assert faults.active() == []
+    with pytest.raises(InvalidSetting, match="a function can't travel"):
+        faults.delay(lambda: 1.0)
+
+
+def test_a_detached_slave_comes_back() -> None:
+    settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": 500}
+    with EmbeddedCluster(slaves=1, settings=settings) as cluster, producer_at(cluster) as producer:
+
+        def wait_for(status: SendStatus) -> None:
+            seen = None
+            for _ in range(200):
+                seen = producer.send(Message("copied", b"x")).status
+                if seen is status:
+                    return
+                threading.Event().wait(0.05)
+            pytest.fail(f"{seen}, and never {status}")
+
+        wait_for(SendStatus.SEND_OK)
+        fault = cluster.broker("broker-a").faults.detach_slaves()
+        wait_for(SendStatus.SLAVE_NOT_AVAILABLE)
+        cluster.broker("broker-a").faults.clear(fault)
+        wait_for(SendStatus.SEND_OK)
+
+
+def test_connections_can_be_cut(cluster: EmbeddedCluster) -> None:
+    with producer_at(cluster) as producer:
+        producer.send(Message("cut", b"x"))
+        for broker in cluster.brokers:
+            broker.cut_connections()
+        assert producer.send(Message("cut", b"x")).status is SendStatus.SEND_OK
+
+
+def test_settings_of_apaches_that_mean_nothing_here_are_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = {"appendAckAsync": True, "autoCreateTopicEnable": False}
+    with (
+        caplog.at_level(logging.WARNING, "rocketpipe.testing"),
+        EmbeddedCluster(settings=settings) as cluster,
+        producer_at(cluster) as producer,
+        pytest.raises(ClientError, match="no route"),
+    ):
+        producer.send(Message("unheard-of", b"x"))
+    assert "settings without effect here: appendAckAsync" in caplog.text
+
+
+def test_what_can_not_be_used_is_refused_at_once(cluster: EmbeddedCluster) -> None:
+    with pytest.raises(InvalidSetting, match="nobodyKnows is not a setting"):
+        EmbeddedCluster(settings={"nobodyKnows": 1})
+    for wrong in ({"brokers": 0}, {"brokers": 27}, {"slaves": 9}, {"port": -1}, {"port": 65535}):
+        with pytest.raises(InvalidSetting):
+            EmbeddedCluster(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(ClientError, match=r"no broker-x .* but broker-a, broker-b"):
+        cluster.broker("broker-x")
+    with pytest.raises(IllegalState, match="started before"):
+        cluster.start()
+    with pytest.raises(IllegalState, match="not started"):
+        _ = EmbeddedCluster().namesrv
+
+
+def test_ports_and_names_follow_from_the_first() -> None:
+    settings = ClusterSettings(brokers=2, slaves=1, port=10911, cluster_name="C", host="127.0.0.2")
+    planned = settings.broker_settings()
+    assert [(each.broker_name, each.broker_id, each.listen_port) for each in planned] == [
+        ("broker-a", 0, 10911),
+        ("broker-b", 0, 10921),
+        ("broker-a", 1, 10931),
+        ("broker-b", 1, 10941),
+    ]
+    assert {(each.broker_cluster_name, each.host) for each in planned} == {("C", "127.0.0.2")}
+
+
+def test_it_can_be_awaited() -> None:
+    async def main() -> None:
+        async with (
+            AsyncEmbeddedCluster(2) as cluster,
+            AsyncProducer("g", namesrv=cluster.namesrv, send_timeout=20.0) as producer,
+        ):
+            await producer.send(Message("awaited", b"x"))
+            broker = cluster.broker("broker-b")
+            assert [each.name for each in cluster.brokers] == ["broker-a", "broker-b"]
+            async with broker.frozen():
+                result = await producer.send(Message("awaited", b"x"))
+                assert result.queue.broker_name == "broker-a"
+            broker.faults.busy()
+            await broker.stop()
+            await cluster.nameserver.kill()
+            await cluster.heal()
+            assert broker.faults.active() == []
+            assert broker.address in {each.address for each in cluster.brokers}
+            with pytest.raises(ClientError, match="not a broker"):
+                _ = cluster.nameserver.faults
+            await producer.send(Message("awaited", b"x"))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("blocking", "awaited"),
+    [(EmbeddedCluster, AsyncEmbeddedCluster), (EmbeddedServer, AsyncEmbeddedServer)],
+)
+def test_the_async_faces_have_the_same_methods(blocking: type, awaited: type) -> None:
+    for name in ("__init__", "start", "stop", "close", "kill", "heal", "freeze", "thaw", "broker"):
+        if hasattr(blocking, name) and (blocking, name) != (EmbeddedServer, "__init__"):
+            ours = inspect.signature(getattr(blocking, name)).parameters
+            assert inspect.signature(getattr(awaited, name)).parameters == ours
+
+
+def test_a_forked_child_does_not_keep_its_ports() -> None:
+    with EmbeddedCluster() as cluster:
+        broker = cluster.broker("broker-a")
+        done = os.pipe()
+        child = os.fork()
+        if child == 0:
+            cluster.close()  # which is not for a child to do
+            os.read(done[0], 1)
+            os._exit(0)
+        try:
+            broker.stop()
+            with pytest.raises(ConnectFailed, match="nobody listens"):
+                BrokerFaults(broker.address).active()
+            broker.start()
+            assert BrokerFaults(broker.address).active() == []
+        finally:
+            os.write(done[1], b"x")
+            os.waitpid(child, 0)
+            for descriptor in done:
+                os.close(descriptor)

@@ -1,0 +1,136 @@
+"""`rocketpipe serve`, as a process: used by our producer and by Apache's."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import rocketpipe
+from rocketpipe import Message, Producer, SendStatus
+from rocketpipe.errors import BrokerError
+from rocketpipe.testing import BrokerFaults
+from tests.apache.programs import java_program
+
+pytestmark = pytest.mark.slow
+
+FREE = ("--port", "0", "--namesrv-port", "0")
+END_SECONDS_MAX = 60.0
+
+
+def launch(*arguments: str) -> "subprocess.Popen[str]":
+    source = str(Path(rocketpipe.__file__).parents[1])
+    return subprocess.Popen(
+        [sys.executable, "-m", "rocketpipe", "serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": source},
+    )
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    process = launch(*arguments)
+    try:
+        yield process
+    finally:
+        process.terminate()  # so that it takes its files along
+        process.communicate(timeout=END_SECONDS_MAX)
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str, str]:
+    output, errors = process.communicate(timeout=END_SECONDS_MAX)
+    return process.returncode, output, errors
+
+
+def said(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_it_keeps_data_and_ends_in_order(tmp_path: Path) -> None:
+    offsets = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with serving(*FREE, "--data", str(tmp_path)) as process:
+            with Producer("g", namesrv=said(process), send_timeout=20.0) as producer:
+                results = [producer.send(Message("kept", b"x")) for _ in range(8)]
+                assert {each.status for each in results} == {SendStatus.SEND_OK}
+                offsets.append(max(each.queue_offset for each in results))
+            process.send_signal(number)
+            assert ended(process) == (0, "", "")
+    assert offsets[1] > offsets[0]
+
+
+def test_programs_get_the_addresses_as_json_and_may_cause_faults() -> None:
+    arguments = ("--brokers", "2", "--slaves", "--json", "--faults", "--set", "appendAckAsync=true")
+    with serving(*FREE, *arguments) as process:
+        addresses = json.loads(said(process))
+        names = [(each["name"], each["id"]) for each in addresses["brokers"]]
+        assert names == [("broker-a", 0), ("broker-b", 0), ("broker-a", 1), ("broker-b", 1)]
+        faults = BrokerFaults(addresses["brokers"][0]["address"])
+        fault = faults.busy(topic="orders")
+        with Producer("g", namesrv=addresses["namesrv"], send_timeout=20.0) as producer:
+            for _ in range(8):  # once around the queues: the busy broker has its turns
+                assert producer.send(Message("orders", b"x")).queue.broker_name == "broker-b"
+        assert faults.active()[0].hits > 0
+        faults.clear(fault)
+        process.terminate()
+        assert ended(process) == (0, "", "rocketpipe: no effect here: appendAckAsync\n")
+
+
+def test_faults_must_be_allowed() -> None:
+    with serving(*FREE, "--json") as process:
+        (broker,) = json.loads(said(process))["brokers"]
+        with pytest.raises(BrokerError, match="not supported"):
+            BrokerFaults(broker["address"]).cut()
+
+
+def test_misuse_and_failure_are_one_line_each(tmp_path: Path) -> None:
+    with serving("--set", "nobodyKnows=1") as process:
+        message = "rocketpipe: nobodyKnows is not a setting of this broker\n"
+        assert ended(process) == (2, "", message)
+    with serving("--set", "nothing") as process:
+        code, _, errors = ended(process)
+        assert code == 2
+        assert errors.endswith("'nothing': write KEY=VALUE\n")
+    file = tmp_path / "file"
+    file.touch()
+    with serving(*FREE, "--data", str(file)) as process:
+        code, output, errors = ended(process)
+        assert (code, output, len(errors.splitlines())) == (1, "", 1)
+        assert "Traceback" not in errors
+    with serving(*FREE, "--data", str(file), "--debug") as process:
+        code, _, errors = ended(process)
+        assert code == 1
+        assert "Traceback" in errors
+
+
+def test_a_taken_port_is_told() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        with serving("--port", "0", "--namesrv-port", port) as process:
+            code, _, errors = ended(process)
+    assert code == 1
+    assert errors.startswith(f"rocketpipe: cannot listen on 127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)
+def test_apaches_quickstart_producer_can_use_it(apache_version: str) -> None:
+    with serving(*FREE) as process:
+        finished = java_program(
+            apache_version,
+            "org.apache.rocketmq.example.quickstart.Producer",
+            namesrv=said(process),
+            timeout=180,
+        )
+        assert finished.exit_code == 0, finished.output
+        assert finished.output.count("SEND_OK") == 1000
