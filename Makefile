@@ -5,7 +5,7 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-apache check format bench lock clean need-java
+.PHONY: help demo test test-unit test-apache check format bench faults lock clean need-java
 .NOTPARALLEL:
 
 help: ## Show this list
@@ -17,8 +17,8 @@ demo: need-java $(DEV) ## See it work: messages through a real broker and back
 test: need-java $(DEV) ## Run every test, real Apache RocketMQ included
 	@scripts/test
 
-test-unit: $(DEV) ## Run the tests that need no broker; seconds
-	@scripts/test -m "not apache"
+test-unit: $(DEV) ## Run the tests that are quick and need no Java
+	@scripts/test -m "not apache and not slow"
 
 test-apache: need-java $(DEV) ## Run the tests against real Apache RocketMQ 4.9.4 and 5.5.0
 	@scripts/test -m apache
@@ -32,6 +32,9 @@ format: $(DEV) ## Rewrite the code in the house style
 
 bench: need-java $(DEV) ## Measure, as ratios to the peers
 	@$(RUN) bench/run.py
+
+faults: need-java $(DEV) ## See how each policy fares while a broker hangs, dies or is taken away
+	@$(RUN) bench/faults.py
 
 lock: ## Pin the newest versions of what requirements/*.in ask for
 	@scripts/need python

@@ -1,5 +1,8 @@
 """Measures us beside Apache's own Java programs, in one run, alternating; prints ratios.
 
+    bench/run.py            every row
+    bench/run.py send many  these rows
+
 Figures that are worth keeping go to RESULTS.md, with the machine they came from.
 """
 
@@ -8,31 +11,57 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.apache.cluster import ApacheCluster
-from tests.apache.programs import java_program
+from tests.apache.programs import JavaProgram, java_program
 
 HERE = Path(__file__).parent
-ROUNDS = 3
-SECONDS = 3.0
 VERSION = "5.5.0"
+ROUNDS = 3
+SECONDS = 5.0
+TOPIC = "benchmark"
+BODY_BYTES = 200
+BATCH_MESSAGES = 256  # what send_many packs by default,
+BATCHES_IN_FLIGHT = 16  # and how many of these it has on their way
 
-Figures = tuple[float, float]  # requests per second, CPU microseconds per request
+# Java's programs print averages of their last 9 seconds, for the first time when these are over.
+# That is the warm-up; so long after it nothing of it is left in the averages.
+JAVA_WINDOW_SECONDS = 10.0
 
 
-def ours(namesrv: str, at_once: int) -> Figures:
-    script = str(HERE / "route_requests.py")
-    command = [sys.executable, script, namesrv, str(at_once), str(SECONDS)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    return figures(finished.stdout)
+class Figures(NamedTuple):
+    rate: float  # per second
+    cpu: float  # microseconds each, of the client's process
 
 
-def javas(namesrv: str, at_once: int) -> Figures:
+Measure = Callable[[str], Figures]  # given the NameServer's address
+
+
+class Row(NamedTuple):
+    name: str
+    work: str
+    ours: str  # a name in MEASURES
+    javas: str
+    wanted: str
+    is_about_cpu: bool = False
+
+
+def our_script(script: str, *arguments: str, namesrv: str) -> Figures:
+    where = [namesrv if each == "NAMESRV" else each for each in arguments]
+    command = [sys.executable, str(HERE / script), *where, str(SECONDS)]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return figures(finished.stdout + finished.stderr)
+
+
+def java_routes(at_once: int, namesrv: str) -> Figures:
     program = HERE / "java" / "RouteRequests.java"
     arguments = [namesrv, str(at_once), str(SECONDS)]
     return figures(java_program(VERSION, program, arguments, full_speed=True).output)
@@ -42,31 +71,119 @@ def figures(output: str) -> Figures:
     match = re.search(r"rate and CPU: (\S+) (\S+)", output)
     if match is None:
         sys.exit(f"a benchmark failed:\n{output}")
-    return float(match[1]), float(match[2])
+    return Figures(float(match[1]), float(match[2]))
 
 
-def compare(namesrv: str, at_once: int) -> str:
-    results: dict[Callable[[str, int], Figures], list[Figures]] = {ours: [], javas: []}
-    for _ in range(ROUNDS):
-        for measure, seen in results.items():
-            seen.append(measure(namesrv, at_once))
-    rate, cpu = (median(column) for column in zip(*results[ours], strict=True))
-    java_rate, java_cpu = (median(column) for column in zip(*results[javas], strict=True))
+def java_sends(program: str, rate_name: str, *options: str, namesrv: str) -> Figures:
+    """Figures of a program that sends until it is stopped, and prints its rate every second."""
+    main_class = f"org.apache.rocketmq.example.benchmark.{program}"
+    where = ["-n", namesrv, "-t", TOPIC, "-s", str(BODY_BYTES), "-ri", "1000"]
+    with JavaProgram(VERSION, main_class, [*where, *options], full_speed=True) as running:
+        running.wait_for(f"{rate_name}: ")  # ten seconds after it began
+        failed = failures(running.output)  # a cold Java on a busy machine may miss a deadline
+        cpu, began = cpu_seconds(running.pid), time.perf_counter()
+        time.sleep(JAVA_WINDOW_SECONDS)
+        cpu, took = cpu_seconds(running.pid) - cpu, time.perf_counter() - began
+        rates = re.findall(rf"{rate_name}: (\d+)", running.output)
+        if rates[-1] == "0" or failures(running.output) > failed:
+            sys.exit(f"{program} failed:\n{running.output[-3000:]}")
+    rate = float(rates[-1])
+    return Figures(rate, cpu * 1e6 / (rate * took))
+
+
+def failures(output: str) -> int:
+    """How many sends failed, by the last line it printed."""
+    return int([0, *re.findall(r"Send Failed: (\d+)", output)][-1])
+
+
+def cpu_seconds(pid: int) -> float:
+    # Fields 14 and 15 of proc(5): user and system time. The name before them may hold blanks.
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def our_sends(how: str) -> Measure:
+    return lambda namesrv: our_script("sends.py", how, "NAMESRV", TOPIC, namesrv=namesrv)
+
+
+def our_routes(at_once: int) -> Measure:
+    return lambda namesrv: our_script("route_requests.py", "NAMESRV", str(at_once), namesrv=namesrv)
+
+
+def java_producer(threads: int) -> Measure:
+    return lambda namesrv: java_sends("Producer", "Send TPS", "-w", str(threads), namesrv=namesrv)
+
+
+def java_batches(namesrv: str) -> Figures:
+    options = ("-w", str(BATCHES_IN_FLIGHT), "-b", str(BATCH_MESSAGES))
+    return java_sends("BatchProducer", "Send MPS", *options, namesrv=namesrv)
+
+
+MEASURES: Mapping[str, Measure] = {
+    "route-1": our_routes(1),
+    "java-route-1": partial(java_routes, 1),
+    "route-64": our_routes(64),
+    "java-route-64": partial(java_routes, 64),
+    "blocking": our_sends("blocking"),
+    "java-1": java_producer(1),
+    "awaited": our_sends("awaited"),
+    "java-64": java_producer(64),
+    "many": our_sends("many"),
+    "java-batch": java_batches,
+}
+
+ROWS = (
+    Row("route", "route request, one in flight", "route-1", "java-route-1", "1.0x"),
+    Row("routes", "route requests, 64 in flight", "route-64", "java-route-64", "1.0x"),
+    Row("blocking", "blocking `send`, one thread; Java: 1 thread", "blocking", "java-1", "1.0x"),
+    Row("send", "awaited `send`, 64 in flight; Java: 64 threads", "awaited", "java-64", "1.0x"),
+    Row("many", "`send_many`; Java: 64 threads, unbatched", "many", "java-64", "8x"),
+    Row("batch", "`send_many`; Java: batches of the same size", "many", "java-batch", "1.0x"),
+    Row("cpu", "CPU of awaited `send`; Java: 64 threads", "awaited", "java-64", "1.0x", True),
+)
+
+
+def measure(rows: list[Row], namesrv: str) -> dict[str, Figures]:
+    """The median of each figure; all that the rows need take turns."""
+    needed = [name for name in MEASURES if any(name in (row.ours, row.javas) for row in rows)]
+    seen: dict[str, list[Figures]] = {name: [] for name in needed}
+    for number in range(ROUNDS + 1):  # the first does not count: brokers have to warm up as well
+        for name in needed:
+            rate, cpu = measured = MEASURES[name](namesrv)
+            if number > 0:
+                seen[name].append(measured)
+            print(f"round {number}: {name} {rate:,.0f}/s {cpu:.1f} us", file=sys.stderr, flush=True)
+    return {
+        name: Figures(*(median(column) for column in zip(*each, strict=True)))
+        for name, each in seen.items()
+    }
+
+
+def line(row: Row, ours: Figures, javas: Figures) -> str:
+    rate = f"{ours.rate / javas.rate:.2f}x"
+    cpu = f"{ours.cpu / javas.cpu:.2f}x"
+    wanted = f"CPU at most {row.wanted}" if row.is_about_cpu else f"at least {row.wanted}"
     return (
-        f"| {at_once} | {rate:,.0f} | {java_rate:,.0f} | **{rate / java_rate:.2f}x** "
-        f"| {cpu:.0f} | {java_cpu:.0f} | **{cpu / java_cpu:.2f}x** |"
+        f"| {row.name} | {row.work} | {ours.rate:,.0f} | {javas.rate:,.0f} | **{rate}** "
+        f"| {ours.cpu:.1f} | {javas.cpu:.1f} | **{cpu}** | {wanted} |"
     )
 
 
-def main() -> None:
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"Route requests to an Apache RocketMQ {VERSION} NameServer, median of {ROUNDS}:\n")
-    print("| in flight | ours/s | Java's/s | ratio | our CPU us | Java's CPU us | ratio |")
-    print("|---|---|---|---|---|---|---|")
+def main(names: list[str]) -> None:
+    if unknown := set(names) - {row.name for row in ROWS}:
+        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
+    rows = [row for row in ROWS if not names or row.name in names]
     with ApacheCluster(VERSION, brokers=1, full_speed=True) as cluster:
-        for at_once in (1, 64):
-            print(compare(cluster.namesrv, at_once), flush=True)
+        medians = measure(rows, cluster.namesrv)
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(f"Beside Java's on one Apache RocketMQ {VERSION} broker, median of {ROUNDS} rounds:\n")
+    print(
+        "| row | work | ours/s | Java's/s | ratio | our CPU µs | Java's CPU µs | ratio | wanted |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
+        print(line(row, medians[row.ours], medians[row.javas]))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
