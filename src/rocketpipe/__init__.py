@@ -1,5 +1,9 @@
 """RocketMQ for Python and Spark."""
 
+from rocketpipe.client.allocation import by_config, by_machine_room
+from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
+from rocketpipe.client.consumer.settings import PullConsumerSettings
+from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.client.fault_table import LatencyTable
 from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
 from rocketpipe.client.producer import AsyncProducer
@@ -30,11 +34,13 @@ from rocketpipe.message import (
 )
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings
+from rocketpipe.sync.consumer import PullConsumer
 from rocketpipe.sync.producer import Producer, TransactionProducer
 from rocketpipe.wire.signature import Credentials
 
 __all__ = [
     "AsyncProducer",
+    "AsyncPullConsumer",
     "AsyncTransactionProducer",
     "Attempt",
     "AttemptRecorder",
@@ -51,6 +57,8 @@ __all__ = [
     "PeakEwmaSettings",
     "Producer",
     "ProducerSettings",
+    "PullConsumer",
+    "PullConsumerSettings",
     "RecallContext",
     "RemotingSettings",
     "RoundRobinSettings",
@@ -58,6 +66,7 @@ __all__ = [
     "SendHook",
     "SendResult",
     "SendStatus",
+    "Sql92",
     "StoredMessage",
     "TlsSettings",
     "TransactionListener",
@@ -65,6 +74,8 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "at_random",
+    "by_config",
     "by_hash",
+    "by_machine_room",
     "reply_message",
 ]

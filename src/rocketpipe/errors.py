@@ -19,6 +19,7 @@ MQError
 │       ├── MalformedBody     the body of a command
 │       └── MalformedRecord   a stored message, a batch, a property string or an id
 ├── BrokerError           the broker answered, and said no; carries its ResponseCode
+├── OffsetGap             messages that a consumer should read next are not there any more
 ├── SendFailed            a send that came to nothing; carries all its attempts
 └── StoreError            a broker's folder can't be used: damaged, or not ours
     └── StoreLocked       another broker has it open
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING
 from rocketpipe.codes import response_name
 
 if TYPE_CHECKING:
-    from rocketpipe.message import Attempt
+    from rocketpipe.message import Attempt, MessageQueue
 
 
 class MQError(Exception):
@@ -184,6 +185,25 @@ class BrokerError(MQError):
 
     def __str__(self) -> str:
         return f"{self.address} answered {response_name(self.code)}: {self.remark or 'no remark'}"
+
+
+class OffsetGap(MQError):
+    """A queue does not hold the offset that was to be read next: it goes on, or ends, elsewhere."""
+
+    def __init__(self, queue: "MessageQueue", wanted: int, found: int, reason: str) -> None:
+        super().__init__(queue, wanted, found, reason)
+        self.queue = queue
+        self.wanted = wanted
+        self.found = found
+        self.reason = reason
+
+    def __str__(self) -> str:
+        queue = self.queue
+        how = "goes on at" if self.found > self.wanted else "ends at"
+        return (
+            f"queue {queue.queue_id} of topic {queue.topic!r} at {queue.broker_name}: offset "
+            f"{self.wanted} was to be read next, but the queue {how} {self.found} ({self.reason})"
+        )
 
 
 class SendFailed(MQError):

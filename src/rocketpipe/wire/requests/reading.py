@@ -1,9 +1,10 @@
 """Pulling messages, looking them up, and the offsets that consumers and queues have reached."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 
 
@@ -21,10 +22,24 @@ class PullMessageReply(Header):
     forbidden_type: int | None = None
 
 
+class PullAnswer(NamedTuple):
+    """All of an answer to a pull: its code and its body matter as much as its fields."""
+
+    code: int
+    remark: str | None
+    header: PullMessageReply
+    body: bytes  # stored messages
+
+    @classmethod
+    def from_answer(cls, answer: RemotingCommand) -> Self:
+        header = PullMessageReply.from_ext_fields(answer.ext_fields)
+        return cls(answer.code, answer.remark, header, answer.body)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullMessage(Request[PullMessageReply]):
+class PullMessage(Request[PullAnswer]):
     code = RequestCode.PULL_MESSAGE
-    reply = PullMessageReply
+    reply = PullAnswer
     accepts: ClassVar[frozenset[int]] = frozenset(
         {
             ResponseCode.SUCCESS,
