@@ -1,8 +1,10 @@
 """RocketMQ for Python and Spark."""
 
 from rocketpipe.client.allocation import by_config, by_machine_room
+from rocketpipe.client.consumer.listeners import Listener, Retry
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
-from rocketpipe.client.consumer.settings import PullConsumerSettings
+from rocketpipe.client.consumer.push_consumer import AsyncPushConsumer
+from rocketpipe.client.consumer.settings import PullConsumerSettings, PushConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.client.fault_table import LatencyTable
 from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
@@ -34,13 +36,14 @@ from rocketpipe.message import (
 )
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings
-from rocketpipe.sync.consumer import PullConsumer
+from rocketpipe.sync.consumer import PullConsumer, PushConsumer
 from rocketpipe.sync.producer import Producer, TransactionProducer
 from rocketpipe.wire.signature import Credentials
 
 __all__ = [
     "AsyncProducer",
     "AsyncPullConsumer",
+    "AsyncPushConsumer",
     "AsyncTransactionProducer",
     "Attempt",
     "AttemptRecorder",
@@ -52,6 +55,7 @@ __all__ = [
     "Java5Settings",
     "JsonLinesRecorder",
     "LatencyTable",
+    "Listener",
     "Message",
     "MessageQueue",
     "PeakEwmaSettings",
@@ -59,8 +63,11 @@ __all__ = [
     "ProducerSettings",
     "PullConsumer",
     "PullConsumerSettings",
+    "PushConsumer",
+    "PushConsumerSettings",
     "RecallContext",
     "RemotingSettings",
+    "Retry",
     "RoundRobinSettings",
     "SendContext",
     "SendHook",
