@@ -50,7 +50,7 @@ class ConsumerBench:
         self._settings = settings or {}
         self._disks = [SimulatedDisk(number) for number in range(brokers)]
         self.brokers = [self._broker(number) for number in range(brokers)]
-        self._producer = AsyncProducer(
+        self.producer = AsyncProducer(
             "bench", namesrv=self.namesrv, environment=self.environment(1)
         )
 
@@ -75,13 +75,20 @@ class ConsumerBench:
         await self.nameserver.start(NAMESRV)
         for broker in self.brokers:
             await broker.start()
-        await self._producer.start()
+        await self.producer.start()
 
     async def close(self) -> None:
-        await self._producer.close()
+        await self.producer.close()
         for broker in self.brokers:
             await broker.close()
         await self.nameserver.close()
+
+    async def restart_broker(self, number: int, *, down_for: float) -> None:
+        """End it in order, and start it on the same disk later."""
+        await self.brokers[number].close()
+        await asyncio.sleep(down_for)
+        self.brokers[number] = self._broker(number)
+        await self.brokers[number].start()
 
     @property
     def namesrv(self) -> str:
@@ -164,7 +171,7 @@ class ConsumerBench:
         """So many messages, in turn to all queues or to this one; their bodies."""
         bodies = [f"{topic}-{number}".encode() for number in range(count)]
         for body in bodies:
-            result = await self._producer.send(Message(topic, body, tags=tags), queue=queue)
+            result = await self.producer.send(Message(topic, body, tags=tags), queue=queue)
             assert isinstance(result, SendResult)
         return bodies
 

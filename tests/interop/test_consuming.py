@@ -283,7 +283,9 @@ def test_a_pull_consumer_seeks_and_reads_ranges(cluster: Cluster) -> None:
             await consumer.seek_to_begin(queue)
             assert (await consumer.poll(timeout=TIMEOUT))[0].queue_offset == 0
             await consumer.seek_to_time(queue, found[0].store_timestamp_ms + 3_600_000)
-            assert await consumer.offsets() == {queue: 1000}
+            # After the last message, 4.9.4 says where that is.
+            after = 999 if cluster.version == "4.9.4" else 1000
+            assert await consumer.offsets() == {queue: after}
             await consumer.seek_to_time(queue, 0)
             assert await consumer.lag() == {queue: 1000}
 

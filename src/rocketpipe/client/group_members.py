@@ -52,8 +52,8 @@ class GroupMembers:
     def __init__(self) -> None:
         self._members: dict[str, GroupMember] = {}
 
-    def __contains__(self, group: str) -> bool:
-        return group in self._members
+    def __bool__(self) -> bool:
+        return bool(self._members)
 
     def add(self, group: str, member: GroupMember, client_id: str) -> None:
         if group in self._members:

@@ -195,9 +195,13 @@ class ClientInstance:
     # Heartbeats.
 
     async def send_heartbeats(self) -> None:
-        """Tell every master in our routes who we are, connecting where we have to."""
+        """Tell every master in our routes who we are, connecting where we have to.
+
+        With consumers here every slave as well, as they may read there.
+        """
         addresses = self.routes.addresses().items()
-        await self.greet(address for address, broker_id in addresses if broker_id == MASTER_ID)
+        has_readers = bool(self._consumers)
+        await self.greet(each for each, broker in addresses if has_readers or broker == MASTER_ID)
 
     async def greet(self, addresses: Iterable[Address]) -> None:
         """Tell these brokers who we are; they know when this returns, unless they failed."""

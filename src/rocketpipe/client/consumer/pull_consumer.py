@@ -310,7 +310,7 @@ class AsyncPullConsumer(BaseConsumer):
 
     def _take(self, queue: ProcessQueue, messages: list[StoredMessage]) -> None:
         shelf = self._shelves[queue.queue]
-        if not shelf.messages:
+        if queue.queue not in self._turns:
             self._turns.append(queue.queue)
         shelf.messages += messages
         self._arrived.set()

@@ -72,14 +72,17 @@ class SendBack:
         it on to the dead letters when it came too often.
         """
         times = message.reconsume_times + 1
-        if delay_level < 0:
-            times = max(times, self.times_max + 1)
         properties = dict(message.properties)
-        properties.pop(names.TRAN_MSG, None)
+        for name in (names.TRAN_MSG, names.DELAY):
+            properties.pop(name, None)
         properties.setdefault(names.RETRY_TOPIC, message.topic)
         properties.setdefault(names.ORIGIN_MESSAGE_ID, message.offset_message_id)
-        level = delay_level if delay_level > 0 else FIRST_DELAY_LEVEL + message.reconsume_times
-        properties[names.DELAY] = str(level)
+        if delay_level < 0:
+            # Without a delay: 4.9 would keep to it even on the way to the dead letters.
+            times = max(times, self.times_max + 1)
+        else:
+            level = delay_level or FIRST_DELAY_LEVEL + message.reconsume_times
+            properties[names.DELAY] = str(level)
         again = Message(retry_topic(self._group), message.body, flag=message.flag)
         outgoing = self._packer.pack(again, properties)
         outgoing = outgoing._replace(
