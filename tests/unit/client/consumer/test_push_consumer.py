@@ -1,7 +1,9 @@
 """The push consumer: each message to the listener, none forgotten, those that fail come again."""
 
 import asyncio
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,13 +12,21 @@ from typing import Any
 import pytest
 
 from rocketpipe.client.consumer.listeners import Retry
+from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.errors import InvalidSetting
+from rocketpipe.errors import BrokerError, InvalidSetting, NoNameServer
 from rocketpipe.message import StoredMessage
 from rocketpipe.wire.bodies.consumer_info import ConsumeResult
-from rocketpipe.wire.bodies.offsets import ConsumerStatus
-from rocketpipe.wire.requests.admin import InvokeBrokerToGetConsumerStatus
-from rocketpipe.wire.requests.callbacks import ConsumeMessageDirectly, GetConsumerRunningInfo
+from rocketpipe.wire.bodies.offsets import ConsumerStatus, ResetOffsetBody
+from rocketpipe.wire.requests.admin import (
+    InvokeBrokerToGetConsumerStatus,
+    InvokeBrokerToResetOffset,
+)
+from rocketpipe.wire.requests.callbacks import (
+    ConsumeMessageDirectly,
+    GetConsumerRunningInfo,
+    ResetConsumerClientOffset,
+)
 from tests.consumer_bench import ConsumerBench, simulated
 
 
@@ -378,3 +388,77 @@ async def test_a_broadcast_goes_to_every_member_and_does_not_come_again(
         async with bench.push_consumer(late, **how):
             await asyncio.sleep(10)
         assert sorted(late.bodies) == sorted(sent)
+
+
+# Where a group is moved.
+
+
+@simulated()
+async def test_a_reset_is_followed_while_it_runs(bench: ConsumerBench) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    await bench.send("orders", 10, queue=queue)
+    collect = Collector()
+    async with bench.push_consumer(collect) as consumer:
+        await collect.wait_for(10)
+        await asyncio.sleep(6)
+        # As a 4.9 broker tells its clients; a 5.x broker answers it to a pull.
+        header = ResetConsumerClientOffset(
+            topic="orders", group="group", timestamp=0, is_force=True
+        )
+        body = ResetOffsetBody(offset_table={queue: 4, replace(queue, queue_id=9): 1}).encode()
+        (client,) = bench.brokers[0].clients.consumers["group"].members.values()
+        await client.connection.send_oneway(header.to_command(body), timeout=3)
+        await collect.wait_for(16)
+        assert [each.queue_offset for each in collect.messages[10:]] == list(range(4, 10))
+        await asyncio.sleep(30)  # a broker tells it to the first pull, so let the old one end
+        await bench.ask(
+            bench.brokers[0],
+            InvokeBrokerToResetOffset(
+                topic="orders", group="group", queue_id=0, offset=8, timestamp=0, is_force=True
+            ),
+        )
+        await collect.wait_for(18)
+        assert [each.queue_offset for each in collect.messages[16:]] == [8, 9]
+        await asyncio.sleep(6)
+        assert await bench.committed(queue) == 10
+        assert len(await consumer.assigned()) == 2
+
+
+@simulated()
+async def test_a_gap_is_said_aloud_and_passed_over(
+    bench: ConsumerBench,
+) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    await bench.send("orders", 3, queue=queue)
+    async with bench.pull_consumer(auto_commit=False) as other:
+        await other.assign([queue])
+        await other.commit({queue: 70})
+    said: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("rocketpipe.client.consumer.push_consumer")
+    logger.addHandler(handler)
+    collect = Collector()
+    try:
+        async with bench.push_consumer(collect):
+            await asyncio.sleep(5)
+            await bench.send("orders", 2, queue=queue)
+            await collect.wait_for(2)
+    finally:
+        logger.removeHandler(handler)
+    assert [each.queue_offset for each in collect.messages] == [3, 4]
+    assert any("offset 70 was to be read next, but the queue ends at 3" in each for each in said)
+
+
+@simulated()
+async def test_a_start_that_fails_leaves_nothing_behind(bench: ConsumerBench) -> None:
+    await bench.create_topic("orders")
+    refused = bench.push_consumer(Collector(), subscriptions={"orders": Sql92("a > 1")})
+    with pytest.raises(BrokerError, match="SQL92"):
+        await refused.start()
+    assert "group" not in bench.brokers[0].clients.consumers
+    bench.network.crash("10.0.0.9")
+    alone = bench.push_consumer(Collector(), pid=3)
+    with pytest.raises(NoNameServer):
+        await alone.start()
+    bench.network.restart("10.0.0.9")
