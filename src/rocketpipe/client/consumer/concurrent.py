@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rocketpipe.client.background import Background
@@ -27,24 +27,22 @@ class Concurrent:
         listener: Listener,
         send_back: SendBack,
         background: Background,
-        wall_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._send_back = send_back
         self._background = background
-        self._wall_ms = wall_ms
         self.workers = workers(listener, settings.workers, self._done)
         self._open: dict[Batch, None] = {}  # given to the workers, and not done yet
         self._background.every(settings.consume_timeout / 4, self._give_up_late_ones)
 
     def take(self, process_queue: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
         size = self._settings.consume_batch_size
+
+        def may_start() -> bool:
+            return not process_queue.is_dropped
+
         for start in range(0, len(messages), size):
-            batch = Batch(
-                process_queue,
-                messages[start : start + size],
-                lambda: not process_queue.is_dropped,
-            )
+            batch = Batch(process_queue, messages[start : start + size], may_start)
             self._open[batch] = None
             self.workers.submit(batch)
 
@@ -56,7 +54,7 @@ class Concurrent:
         queue = batch.process_queue
         if is_late or queue.is_dropped or not batch.was_called:
             return
-        queue.last_consume_ms = self._wall_ms()
+        queue.last_consumed_at = batch.started_at
         if outcome is None:
             queue.done(batch.messages)
             return

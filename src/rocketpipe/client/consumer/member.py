@@ -1,5 +1,6 @@
 """What brokers are told of a consumer, and how their questions about it are answered."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -72,9 +73,16 @@ class Member:
             cached_msg_count=queue.count,
             cached_msg_size_in_mib=queue.bytes >> 20,
             dropped=queue.is_dropped,
-            last_pull_timestamp=queue.last_pull_ms,
-            last_consume_timestamp=queue.last_consume_ms,
+            last_pull_timestamp=self._wall_ms(queue.last_pulled_at),
+            last_consume_timestamp=self._wall_ms(queue.last_consumed_at),
         )
+
+    def _wall_ms(self, at: float | None) -> int:
+        """When that was, if it ever was."""
+        if at is None:
+            return 0
+        ago = asyncio.get_running_loop().time() - at
+        return self._consumer._instance.environment.clock.wall_ms() - round(ago * 1000)
 
     async def consume_directly(self, message: StoredMessage) -> ConsumeMessageDirectlyResult:
         return await self._consumer._consume_directly(message)

@@ -38,14 +38,12 @@ class Orderly:
         listener: Listener,
         send_back: SendBack,
         background: Background,
-        wall_ms: Callable[[], int],
         *,
         is_held: Callable[[MessageQueue], bool],
     ) -> None:
         self._settings = settings
         self._send_back = send_back
         self._background = background
-        self._wall_ms = wall_ms
         self._is_held = is_held
         self.workers = workers(listener, settings.workers, self._done)
         self._lines: dict[ProcessQueue, _Line] = {}
@@ -103,7 +101,7 @@ class Orderly:
             line.messages.extendleft(reversed(batch.messages))
             return
         queue = batch.process_queue
-        queue.last_consume_ms = self._wall_ms()
+        queue.last_consumed_at = batch.started_at
         if outcome is None:
             queue.done(batch.messages)
             self._go_on(line)

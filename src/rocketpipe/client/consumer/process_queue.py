@@ -20,8 +20,8 @@ class ProcessQueue:
         self.next_offset = offset
         self.is_dropped = False  # the queue is another's now, or begins anew elsewhere
         self.bytes = 0
-        self.last_pull_ms = 0
-        self.last_consume_ms = 0
+        self.last_pulled_at: float | None = None  # this and the next by the loop's time
+        self.last_consumed_at: float | None = None
         self._cache = cache
         self._last_put = offset
         self._waiting: dict[int, int] = {}  # bytes by offset, in order of offsets

@@ -88,9 +88,8 @@ class AsyncPushConsumer(BaseConsumer):
 
     def _prepare(self, ending: AsyncExitStack) -> None:
         settings, instance = self.settings, self._instance
-        wall_ms = instance.environment.clock.wall_ms
         send_back = SendBack(instance, settings, self._group)
-        parts = (settings, self._listener, send_back, self._background, wall_ms)
+        parts = (settings, self._listener, send_back, self._background)
         self._locks = QueueLocks(instance, self._group)
         self._consumption: Concurrent | Orderly
         if settings.orderly:
@@ -102,7 +101,7 @@ class AsyncPushConsumer(BaseConsumer):
         ending.push_async_callback(self._consumption.workers.close, settings.close_timeout)
         if not settings.is_broadcasting:
             topic = retry_topic(self._group)
-            self._subscriptions[topic] = subscription(topic, "*", version=wall_ms())
+            self._subscriptions[topic] = subscription(topic, "*", version=self._started_ms)
 
     @property
     def _model(self) -> MessageModel:

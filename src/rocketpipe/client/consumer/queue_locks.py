@@ -32,10 +32,6 @@ class QueueLocks:
         now = self._instance.environment.clock.monotonic()
         return locked_at is not None and now - locked_at <= TRUSTED_FOR
 
-    def locked_ms_ago(self, queue: MessageQueue) -> int:
-        now = self._instance.environment.clock.monotonic()
-        return round((now - self._locked_at.get(queue, now)) * 1000)
-
     async def lock(self, queue: MessageQueue) -> bool:
         """Whether it is ours now; MQError when the broker can't be asked."""
         return await self._ask([queue]) == {queue}

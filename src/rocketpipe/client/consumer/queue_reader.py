@@ -97,7 +97,7 @@ class QueueReader:
             suspend=self._settings.suspend_timeout,
             is_member=self._is_member,
         )
-        queue.last_pull_ms = self._instance.environment.clock.wall_ms()
+        queue.last_pulled_at = asyncio.get_running_loop().time()
         if queue.is_dropped:
             return False
         if pulled.status is PullStatus.OFFSET_ILLEGAL:

@@ -1,6 +1,5 @@
 """Which messages of a topic a consumer wants, by tag or by SQL92."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketpipe.client.checks import RETRY_PREFIX
@@ -61,7 +60,3 @@ def wanted(data: SubscriptionData, messages: list[StoredMessage]) -> list[Stored
 def retry_topic(group: str) -> str:
     """Where the messages come again that a group failed to consume."""
     return RETRY_PREFIX + group
-
-
-def topics_of(subscriptions: Sequence[SubscriptionData]) -> set[str]:
-    return {each.topic for each in subscriptions}
