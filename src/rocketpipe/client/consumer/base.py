@@ -16,7 +16,7 @@ from rocketpipe.client.consumer.offsets import OffsetStore, QueueEnds, RemoteOff
 from rocketpipe.client.consumer.process_queue import Assigned, Cache, ProcessQueue
 from rocketpipe.client.consumer.pulling import Pulled, Puller
 from rocketpipe.client.consumer.queue_reader import QueueReader
-from rocketpipe.client.consumer.rebalancing import Rebalancer
+from rocketpipe.client.consumer.rebalancing import Choose, Rebalancer
 from rocketpipe.client.consumer.settings import ConsumerSettings
 from rocketpipe.client.consumer.subscriptions import SQL92, Expression, subscription
 from rocketpipe.client.environment import Environment
@@ -72,7 +72,7 @@ class BaseConsumer(ABC):
             self._offsets = self._offset_store()
             self._rebalancer = Rebalancer(
                 *(instance, settings, self._group, self._subscriptions, self._share),
-                is_broadcasting=self._model is MessageModel.BROADCASTING,
+                chooses=self._chooses(),
             )
             ending.push_async_callback(self._leave_group)
             ending.push_async_callback(self._release_all)
@@ -153,6 +153,10 @@ class BaseConsumer(ABC):
     @property
     def _model(self) -> MessageModel:
         return MessageModel.CLUSTERING
+
+    def _chooses(self) -> Choose | None:
+        """Which queues are ours, if we do not share them with the group."""
+        return None
 
     def _offset_store(self) -> OffsetStore:
         return RemoteOffsets(self._instance, self._group)

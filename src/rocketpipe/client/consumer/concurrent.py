@@ -3,13 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from rocketpipe.client.background import Background
 from rocketpipe.client.consumer.listeners import Batch, Listener, Outcome, workers
+from rocketpipe.client.consumer.popping import Receipts
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
 from rocketpipe.client.consumer.settings import PushConsumerSettings
+from rocketpipe.client.lifecycle import InFlight
 from rocketpipe.errors import MQError
 from rocketpipe.message import StoredMessage
 
@@ -25,21 +28,30 @@ class Concurrent:
         self,
         settings: PushConsumerSettings,
         listener: Listener,
-        send_back: SendBack,
+        send_back: SendBack | Receipts,
         background: Background,
     ) -> None:
         self._settings = settings
         self._send_back = send_back
         self._background = background
         self.workers = workers(listener, settings.workers, self._done)
+        self._telling = InFlight()  # brokers, what became of messages
         self._open: dict[Batch, None] = {}  # given to the workers, and not done yet
-        self._background.every(settings.consume_timeout / 4, self._give_up_late_ones)
+        if not settings.pop:  # what was popped comes again by itself
+            self._background.every(settings.consume_timeout / 4, self._give_up_late_ones)
 
-    def take(self, process_queue: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+    def take(
+        self,
+        process_queue: ProcessQueue,
+        messages: Sequence[StoredMessage],
+        visible_at: float | None = None,
+    ) -> None:
+        """Give them to the listener; popped ones not after others may have them again."""
         size = self._settings.consume_batch_size
+        now = asyncio.get_running_loop().time
 
         def may_start() -> bool:
-            return not process_queue.is_dropped
+            return not process_queue.is_dropped and (visible_at is None or now() < visible_at)
 
         for start in range(0, len(messages), size):
             batch = Batch(process_queue, messages[start : start + size], may_start)
@@ -49,16 +61,28 @@ class Concurrent:
     async def stop(self, process_queue: ProcessQueue) -> None:
         """Nothing to wait for: what a listener works on comes again elsewhere, as in Java."""
 
+    async def close(self) -> None:
+        """Let listeners return, and brokers be told of what they did; in the time for closing."""
+        timeout = self._settings.close_timeout
+        await self.workers.close(timeout)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._telling.wait_none()
+
     def _done(self, batch: Batch, outcome: Outcome) -> None:
         is_late = self._open.pop(batch, batch) is batch
         queue = batch.process_queue
-        if is_late or queue.is_dropped or not batch.was_called:
+        if is_late or queue.is_dropped:
+            return
+        if not batch.was_called:
+            if self._settings.pop:
+                queue.done(batch.messages)  # others have them by now
             return
         queue.last_consumed_at = batch.started_at
         if outcome is None:
-            queue.done(batch.messages)
+            self._consumed(queue, batch.messages)
             return
-        queue.done(batch.messages[: outcome.start])
+        self._consumed(queue, batch.messages[: outcome.start])
         failed = batch.messages[outcome.start :]
         if self._settings.is_broadcasting:
             for message in failed:
@@ -67,18 +91,30 @@ class Concurrent:
         else:
             self._background.spawn(self._return(queue, failed, outcome.delay_level))
 
+    def _consumed(self, queue: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        queue.done(messages)
+        if isinstance(self._send_back, Receipts) and messages:
+            self._background.spawn(self._acknowledge(self._send_back, queue, messages))
+
+    async def _acknowledge(
+        self, receipts: Receipts, queue: ProcessQueue, messages: Sequence[StoredMessage]
+    ) -> None:
+        with self._telling:
+            await receipts.consumed(queue.queue, messages)
+
     async def _return(
         self, queue: ProcessQueue, messages: Sequence[StoredMessage], delay_level: int
     ) -> None:
         """Send them back. If nobody takes them they stay ours, and are tried again here."""
         kept = []
-        for message in messages:
-            try:
-                await self._send_back.send(queue.queue, message, delay_level)
-                queue.done([message])
-            except MQError as error:
-                log.warning("message %s is tried again here: %s", message.message_id, error)
-                kept.append(replace(message, reconsume_times=message.reconsume_times + 1))
+        with self._telling:
+            for message in messages:
+                try:
+                    await self._send_back.send(queue.queue, message, delay_level)
+                    queue.done([message])
+                except MQError as error:
+                    log.warning("message %s is tried again here: %s", message.message_id, error)
+                    kept.append(replace(message, reconsume_times=message.reconsume_times + 1))
         if kept:
             await asyncio.sleep(AGAIN_PAUSE)
             if not queue.is_dropped:

@@ -72,6 +72,10 @@ class Orderly:
             finally:
                 self._lines.pop(process_queue, None)
 
+    async def close(self) -> None:
+        """Let listeners return, for as long as closing may take."""
+        await self.workers.close(self._settings.close_timeout)
+
     def is_at_work(self, queue: MessageQueue) -> bool:
         """Whether the listener has messages of this queue."""
         lines = self._lines.values()

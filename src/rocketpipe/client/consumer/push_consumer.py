@@ -14,18 +14,27 @@ from rocketpipe.client.consumer.concurrent import Concurrent
 from rocketpipe.client.consumer.listeners import Listener
 from rocketpipe.client.consumer.offsets import LocalOffsets, OffsetStore
 from rocketpipe.client.consumer.orderly import Orderly
+from rocketpipe.client.consumer.popping import (
+    PopQueue,
+    PopReader,
+    Receipts,
+    any_queue_of_each,
+    require_pop,
+)
 from rocketpipe.client.consumer.process_queue import Assigned, Cache, ProcessQueue
 from rocketpipe.client.consumer.pulling import Pulled
 from rocketpipe.client.consumer.queue_locks import RENEW_INTERVAL, QueueLocks
+from rocketpipe.client.consumer.rebalancing import Choose
 from rocketpipe.client.consumer.send_back import SendBack
 from rocketpipe.client.consumer.settings import PushConsumerSettings, consumer_settings
 from rocketpipe.client.consumer.subscriptions import Expression, retry_topic, subscription
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.namespace import without_namespace
+from rocketpipe.client.route import subscribe_queues
 from rocketpipe.errors import InvalidSetting, OffsetGap
 from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.wire.bodies.consumer_info import ConsumeMessageDirectlyResult, ConsumeResult
-from rocketpipe.wire.bodies.heartbeat import ConsumeType, MessageModel
+from rocketpipe.wire.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
 from rocketpipe.wire.properties import RETRY_TOPIC
 
 log = logging.getLogger(__name__)
@@ -89,17 +98,22 @@ class AsyncPushConsumer(BaseConsumer):
     def _prepare(self, ending: AsyncExitStack) -> None:
         settings, instance = self.settings, self._instance
         send_back = SendBack(instance, settings, self._group)
-        parts = (settings, self._listener, send_back, self._background)
         self._locks = QueueLocks(instance, self._group)
         self._consumption: Concurrent | Orderly
         if settings.orderly:
-            self._consumption = Orderly(*parts, is_held=self._is_locked)
+            self._consumption = Orderly(
+                *(settings, self._listener, send_back, self._background), is_held=self._is_locked
+            )
             if self._needs_locks:
                 self._background.every(RENEW_INTERVAL, self._renew_locks)
         else:
-            self._consumption = Concurrent(*parts)
-        ending.push_async_callback(self._consumption.workers.close, settings.close_timeout)
-        if not settings.is_broadcasting:
+            receipts = Receipts(instance, self._group, send_back)
+            self._consumption = Concurrent(
+                *(settings, self._listener, receipts if settings.pop else send_back),
+                self._background,
+            )
+        ending.push_async_callback(self._consumption.close)
+        if not settings.is_broadcasting and not settings.pop:
             topic = retry_topic(self._group)
             self._subscriptions[topic] = subscription(topic, "*", version=self._started_ms)
 
@@ -114,16 +128,26 @@ class AsyncPushConsumer(BaseConsumer):
         root = Path(folder) if folder is not None else Path.home() / ".rocketmq_offsets"
         return LocalOffsets(root, self._instance.stable_client_id, self._group)
 
+    def _chooses(self) -> Choose | None:
+        if self.settings.pop:
+            return any_queue_of_each
+        return set if self.settings.is_broadcasting else None
+
     def _gate(self, queue: MessageQueue) -> asyncio.Event:
         return self._open
 
-    def _commit_offset(self, assigned: Assigned) -> int:
-        return assigned.process_queue.commit_offset
+    def _commit_offset(self, assigned: Assigned) -> int | None:
+        return None if self.settings.pop else assigned.process_queue.commit_offset
 
     def _take(self, queue: ProcessQueue, messages: list[StoredMessage]) -> None:
+        self._consumption.take(queue, self._as_the_user_knows(queue, messages))
+
+    def _as_the_user_knows(
+        self, queue: ProcessQueue, messages: list[StoredMessage]
+    ) -> list[StoredMessage]:
         if self.settings.namespace or queue.queue.topic.startswith(RETRY_PREFIX):
-            messages = list(map(self._as_the_user_knows_it, messages))
-        self._consumption.take(queue, messages)
+            return list(map(self._as_the_user_knows_it, messages))
+        return messages
 
     def _as_the_user_knows_it(self, message: StoredMessage) -> StoredMessage:
         """One that comes again has the topic it first had, and none has a namespace."""
@@ -172,6 +196,36 @@ class AsyncPushConsumer(BaseConsumer):
             remark=remark,
             spent_time_mills=round((now() - begin) * 1000),
         )
+
+    # Popping.
+
+    async def _meet(self, data: SubscriptionData) -> None:
+        await super()._meet(data)
+        route = self._instance.routes.find(data.topic)
+        if self.settings.pop and route is not None:
+            for queue in any_queue_of_each(subscribe_queues(route)):
+                await require_pop(self._instance, self._group, queue)
+
+    async def _acquire(self, queue: MessageQueue) -> bool:
+        if not self.settings.pop:
+            return await super()._acquire(queue)
+        if queue not in self._assigned:
+            pop_queue = PopQueue(queue, 0, self._cache)
+            reader = PopReader(
+                *(self._instance, self.settings, self._group, self._cache, pop_queue),
+                lambda: self._subscription(queue),
+                gate=self._open,
+                take=self._take_popped,
+            )
+            task = asyncio.get_running_loop().create_task(reader.run())
+            self._assigned[queue] = Assigned(pop_queue, self._open, task)
+        return True
+
+    def _take_popped(
+        self, queue: PopQueue, messages: list[StoredMessage], visible_at: float
+    ) -> None:
+        assert isinstance(self._consumption, Concurrent)
+        self._consumption.take(queue, self._as_the_user_knows(queue, messages), visible_at)
 
     # Locks, when orderly.
 

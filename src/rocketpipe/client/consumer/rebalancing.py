@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from rocketpipe.client.consumer.settings import ConsumerSettings
 from rocketpipe.client.instance import ClientInstance
@@ -18,6 +18,8 @@ INCOMPLETE_PAUSE = 1.0  # before the next try, when a queue could not be had
 
 # Given a topic and the queues that are ours now; whether all of them could be taken.
 Share = Callable[[str, set[MessageQueue]], Awaitable[bool]]
+# For consumers who do not share queues with their group: which of a topic's they read.
+Choose = Callable[[Sequence[MessageQueue]], set[MessageQueue]]
 
 
 class Rebalancer:
@@ -31,14 +33,14 @@ class Rebalancer:
         subscriptions: Mapping[str, SubscriptionData],
         share: Share,
         *,
-        is_broadcasting: bool,
+        chooses: Choose | None,
     ) -> None:
         self._instance = instance
         self._settings = settings
         self._group = group
         self._subscriptions = subscriptions
         self._share = share
-        self._is_broadcasting = is_broadcasting
+        self._chooses = chooses
         self._turn = asyncio.Lock()
         self._wake = asyncio.Event()
 
@@ -81,8 +83,8 @@ class Rebalancer:
         timeout = self._settings.request_timeout
         route = await self._instance.routes.get(topic, None, timeout=timeout)
         queues = subscribe_queues(route)
-        if self._is_broadcasting:
-            return set(queues)
+        if self._chooses is not None:
+            return self._chooses(queues)
         client_id = self._instance.client_id
         client_ids = await self._client_ids(route)
         if client_id not in client_ids:

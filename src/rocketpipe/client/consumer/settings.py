@@ -139,18 +139,26 @@ class PushConsumerSettings(ConsumerSettings):
     close_timeout: float = 30.0
     """How long closing, or giving away a queue when orderly, waits for listeners; what they have
     not finished then comes again."""
+    pop: bool = False
+    """Whether brokers, from 5.0 on, share out messages instead of queues: then any member may get
+    any message, and a slow one holds up nobody. Neither for orderly nor for broadcasting."""
+    invisible_time: float = 60.0
+    """With pop: how long nobody else gets a message that a listener has; then it comes again."""
     offset_folder: str | None = None
     """Where broadcasting keeps offsets; `~/.rocketmq_offsets` as in Java, which can read them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_type(self, bool, "orderly")
+        require_type(self, bool, "orderly", "pop")
         require_count(self, "workers", "consume_batch_size", "queue_span_max")
         require_positive(self, "suspend_queue_time", "consume_timeout", "close_timeout")
+        require_positive(self, "invisible_time")
         if self.max_reconsume_times is not None:
             require_count(self, "max_reconsume_times", minimum=0)
         require_type(self, str | None, "offset_folder")
-        _ = self.model
+        is_broadcasting = self.is_broadcasting
+        if self.pop and (self.orderly or is_broadcasting):
+            raise InvalidSetting("pop is for concurrent consumers in clustering alone")
 
     @property
     def model(self) -> MessageModel:

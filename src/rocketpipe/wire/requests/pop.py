@@ -1,9 +1,10 @@
 """POP consumption of 5.x: the broker shares out messages, not queues. JSON headers only."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar, NamedTuple, Self
 
-from rocketpipe.codes import RequestCode
+from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.headers import Done, Header, Long, Request
 
 
@@ -20,10 +21,31 @@ class PopMessageReply(Header):
     order_count_info: str | None = None
 
 
+class PopAnswer(NamedTuple):
+    """All of an answer to a pop; only one that found something has a header."""
+
+    header: PopMessageReply | None
+    body: bytes  # stored messages
+
+    @classmethod
+    def from_answer(cls, answer: RemotingCommand) -> Self:
+        if answer.code != ResponseCode.SUCCESS:
+            return cls(None, b"")
+        return cls(PopMessageReply.from_ext_fields(answer.ext_fields), answer.body)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PopMessage(Request[PopMessageReply]):
+class PopMessage(Request[PopAnswer]):
     code = RequestCode.POP_MESSAGE
-    reply = PopMessageReply
+    reply = PopAnswer
+    accepts: ClassVar[frozenset[int]] = frozenset(
+        {
+            ResponseCode.SUCCESS,
+            ResponseCode.PULL_NOT_FOUND,
+            ResponseCode.POLLING_FULL,
+            ResponseCode.POLLING_TIMEOUT,
+        }
+    )
 
     consumer_group: str
     topic: str

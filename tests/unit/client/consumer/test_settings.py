@@ -71,6 +71,10 @@ def test_what_can_not_be_used_is_refused_by_its_name(wrong: dict[str, Any]) -> N
         {"consume_timeout": 0},
         {"close_timeout": 0},
         {"offset_folder": 1},
+        {"pop": 1},
+        {"pop": True, "orderly": True},
+        {"pop": True, "message_model": "broadcasting"},
+        {"invisible_time": 0},
     ],
     ids=str,
 )
