@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from rocketpipe.client.background import Background
-from rocketpipe.client.checks import check_topic
 from rocketpipe.client.consumer.member import Member
 from rocketpipe.client.consumer.offsets import OffsetStore, QueueEnds, RemoteOffsets, first_offset
 from rocketpipe.client.consumer.process_queue import Assigned, Cache, ProcessQueue
@@ -79,8 +78,7 @@ class BaseConsumer(ABC):
             ending.push_async_callback(self._background.close)
             self._background.every(settings.persist_offset_interval, self._persist)
             self._prepare(ending)
-            for topic, expression in self._wishes.items():
-                await self._subscribe(topic, expression)
+            await self._subscribe(self._wishes)
             self._ending = ending.pop_all()
         self._lifecycle.started()
 
@@ -112,13 +110,12 @@ class BaseConsumer(ABC):
         """Read this topic as a member of the group: all messages, those with tags such as
         `TagA || TagB`, or those that Sql92(...) accepts. In place of what was wanted of it before.
         """
-        check_topic(topic)
         subscription(topic, expression, version=0)  # refuses what makes no sense
         if self._lifecycle.state is State.JUST_CREATED:
             self._wishes[topic] = expression
             return
         self._lifecycle.require_running()
-        await self._subscribe(topic, expression)
+        await self._subscribe({topic: expression})
 
     async def unsubscribe(self, topic: str) -> None:
         """Read this topic no more."""
@@ -191,16 +188,21 @@ class BaseConsumer(ABC):
 
     # The group.
 
-    async def _subscribe(self, topic: str, expression: Expression) -> None:
-        topic = self._wire_topic(topic)
+    async def _subscribe(self, wishes: Mapping[str, Expression]) -> None:
         version = self._instance.environment.clock.wall_ms()
-        data = subscription(topic, expression, version=version)
-        await self._meet(data)
-        self._subscriptions[topic] = data
+        wanted = [
+            subscription(self._wire_topic(topic), expression, version=version)
+            for topic, expression in wishes.items()
+        ]
+        for data in wanted:
+            await self._meet(data)
+        if not wanted:
+            return
         if not self._is_member:
             self._instance.add_consumer(self._group, Member(self))
             self._is_member = True
             self._background.spawn(self._rebalancer.run())
+        self._subscriptions.update((data.topic, data) for data in wanted)
         await self._instance.send_heartbeats()
         await self._rebalancer.rebalance()
 

@@ -127,6 +127,8 @@ class Concurrent:
             started_at = batch.started_at
             if started_at is not None and now - started_at > self._settings.consume_timeout:
                 self._open.pop(batch, None)
+                if batch.process_queue.is_dropped:
+                    continue  # it is another's already
                 log.warning(
                     "a listener works on %s for %.0f s already: it is sent back",
                     *(batch.messages[0].message_id, now - started_at),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rocketpipe.client.checks import RETRY_PREFIX, check_topic
+from rocketpipe.client.checks import RETRY_PREFIX
 from rocketpipe.client.consumer.base import BaseConsumer
 from rocketpipe.client.consumer.concurrent import Concurrent
 from rocketpipe.client.consumer.listeners import Listener
@@ -74,7 +74,6 @@ class AsyncPushConsumer(BaseConsumer):
         if not callable(listener):
             raise InvalidSetting(f"the listener {listener!r:.100} can't be called")
         for topic, expression in (subscriptions or {}).items():
-            check_topic(topic)
             subscription(topic, expression, version=0)
             self._wishes[topic] = expression
         self._listener = listener

@@ -1,5 +1,6 @@
 """Which messages of a topic a consumer wants, by tag or by SQL92."""
 
+import re
 from dataclasses import dataclass
 
 from rocketpipe.client.checks import RETRY_PREFIX
@@ -10,6 +11,8 @@ from rocketpipe.wire.bodies.heartbeat import SubscriptionData
 from rocketpipe.wire.subscription import ALL
 
 SQL92 = "SQL92"
+
+_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,12 @@ Expression = str | Sql92
 
 
 def subscription(topic: str, expression: Expression, *, version: int) -> SubscriptionData:
-    """What a broker is told; the version is the time in ms at which it was made."""
+    """What a broker is told; the version is the time in ms at which it was made.
+
+    Any topic may be read, also those to which only brokers write.
+    """
+    if not _is_topic(topic):
+        raise InvalidSetting(f"topic {topic!r:.200}: it takes letters, digits, %, |, _ and - only")
     if isinstance(expression, Sql92):
         return SubscriptionData(
             topic=topic,
@@ -43,6 +51,10 @@ def subscription(topic: str, expression: Expression, *, version: int) -> Subscri
     if not isinstance(expression, str):
         raise InvalidSetting(f"{expression!r:.100} is no filter: give tags as text, or Sql92(...)")
     return SubscriptionData.of_tags(topic, expression, sub_version=version)
+
+
+def _is_topic(topic: object) -> bool:
+    return isinstance(topic, str) and _TOPIC.fullmatch(topic) is not None
 
 
 def is_filtered(data: SubscriptionData) -> bool:

@@ -146,3 +146,14 @@ def test_subscriptions() -> None:
         subscription("orders", wrong, version=1)
     with pytest.raises(InvalidSetting, match="says nothing"):
         Sql92("  ")
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "é", "x" * 256, 5, None])
+def test_a_topic_that_none_can_have_is_refused(topic: Any) -> None:
+    with pytest.raises(InvalidSetting, match="topic"):
+        subscription(topic, "*", version=1)
+
+
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "%DLQ%" + "g" * 200])
+def test_topics_to_which_only_brokers_write_can_be_read(topic: str) -> None:
+    assert subscription(topic, "*", version=1).topic == topic
