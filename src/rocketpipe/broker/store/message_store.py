@@ -475,6 +475,8 @@ class MessageStore:
         """Drop the queues of a topic for good: its messages stay in the log, but are not read."""
         if self._writer is None or self._housekeeping is None:
             raise StoreError("the store is closed")
+        if not self.queue_ids(topic):
+            return  # nor is it remembered: anybody may ask to delete any name
         # Its queues begin at 0 again, which the log must not say before the deletion is safe.
         self._deleting.add(topic)
         try:
