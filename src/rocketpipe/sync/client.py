@@ -37,7 +37,9 @@ class BlockingClient:
         with self._lock:
             is_first = self._loop_thread is None
             if self._loop_thread is None:
-                self._loop_thread = LoopThread.enter(self, self._client.close, listens=self._LISTENS)
+                self._loop_thread = LoopThread.enter(
+                    self, self._client.close, listens=self._LISTENS
+                )
         try:
             self._call(self._client.start())
         except BaseException:
