@@ -30,7 +30,7 @@ from tests.cluster_process import ClusterProcess
 
 VERSION = "5.5.0"  # of the pom
 SUITE = Path(__file__).parents[1] / "tests" / "apache_it"
-AT_A_TIME = 2
+AT_A_TIME = 3
 CLASS_SECONDS_MAX = 180
 
 # What the list has and our brokers do not pass yet, and why.
