@@ -4,13 +4,12 @@ What is compared is progress and memory, never speed: a machine may be as slow a
 """
 
 import asyncio
-import json
 import random
 import resource
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.requests.nameserver import GetBrokerClusterInfo
 from tests.cluster_process import ClusterProcess
 from tests.faults.garbage import CODES, GarbageMaker
 from tests.unit.broker.bench import send_header
@@ -46,9 +46,8 @@ class Server:
     """A broker's process, seen from outside."""
 
     def __init__(self, process: ClusterProcess) -> None:
-        told = json.loads(process.address)
-        self.address = Address.parse(told["brokers"][0]["address"])
-        self.namesrv = Address.parse(told["namesrv"])
+        self.namesrv = Address.parse(process.address)
+        self.address = asyncio.run(self._broker_address())
         self._facts = Path(f"/proc/{process._process.pid}")
 
     def memory_bytes(self) -> int:
@@ -60,13 +59,22 @@ class Server:
         """How many files and connections it has."""
         return len(list((self._facts / "fd").iterdir()))
 
-    @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Connection]:
-        connection = await connect(AsyncioNetwork(), self.address, timeout=SECONDS_MAX)
-        try:
-            yield connection
-        finally:
-            await connection.close()
+    def connected(self) -> AbstractAsyncContextManager[Connection]:
+        return connected(self.address)
+
+    async def _broker_address(self) -> Address:
+        async with connected(self.namesrv) as nameserver:
+            known = await nameserver.request(GetBrokerClusterInfo(), timeout=SECONDS_MAX)
+        return Address.parse(known.broker_addr_table["broker-a"].broker_addrs[0])
+
+
+@asynccontextmanager
+async def connected(address: Address) -> AsyncIterator[Connection]:
+    connection = await connect(AsyncioNetwork(), address, timeout=SECONDS_MAX)
+    try:
+        yield connection
+    finally:
+        await connection.close()
 
 
 @pytest.fixture
@@ -77,7 +85,7 @@ def server() -> Iterator[Server]:
     if soft != resource.RLIM_INFINITY and soft < DESCRIPTORS:
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, hard))
     try:
-        with ClusterProcess(json="") as process:
+        with ClusterProcess() as process:
             yield Server(process)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
