@@ -2,6 +2,8 @@
 
 from rocketpipe.client.fault_table import LatencyTable
 from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
+from rocketpipe.client.outcomes import SendOutcomes
+from rocketpipe.client.parquet_recorder import ParquetRecorder
 from rocketpipe.client.producer import AsyncProducer
 from rocketpipe.client.queue_choice import (
     Java4Settings,
@@ -48,6 +50,7 @@ __all__ = [
     "LatencyTable",
     "Message",
     "MessageQueue",
+    "ParquetRecorder",
     "PeakEwmaSettings",
     "Producer",
     "ProducerSettings",
@@ -56,6 +59,7 @@ __all__ = [
     "RoundRobinSettings",
     "SendContext",
     "SendHook",
+    "SendOutcomes",
     "SendResult",
     "SendStatus",
     "StoredMessage",

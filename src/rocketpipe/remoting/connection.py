@@ -94,6 +94,13 @@ class _Waiting(NamedTuple):
     timeout: float
 
 
+class Late(NamedTuple):
+    """Who still wants an answer that missed its deadline, and for how long."""
+
+    tell: Callable[[RemotingCommand], object]
+    until: float  # by the loop's clock
+
+
 class Connection(asyncio.Protocol):
     """Both ends of a connection; made by `connect` or by a `Server`."""
 
@@ -129,6 +136,7 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(settings.frame_bytes_max)
         self._opaque = 0
         self._waiting: dict[int, _Waiting] = {}
+        self._late: dict[int, Callable[[RemotingCommand], object]] = {}
         self._for_room: deque[asyncio.Event] = deque()  # the turns of those who wait, in order
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: list[bytes] = []
@@ -155,8 +163,10 @@ class Connection(asyncio.Protocol):
             raise BrokerError(answer.code, answer.remark, self.address)
         return request.reply.from_answer(answer)
 
-    async def invoke(self, command: RemotingCommand, *, timeout: float) -> RemotingCommand:
-        """The answer to a command, whatever its code."""
+    async def invoke(
+        self, command: RemotingCommand, *, timeout: float, late: Late | None = None
+    ) -> RemotingCommand:
+        """The answer to a command, whatever its code; `late` is told if it comes too late."""
         now = self._loop.time()
         deadline = now + timeout
         if self._may_not_send(timeout):
@@ -172,6 +182,11 @@ class Connection(asyncio.Protocol):
             self._set_timer(deadline)
         try:
             return await future
+        except RequestTimeout:
+            if late is not None:
+                self._late[opaque] = late.tell
+                self._loop.call_at(late.until, self._late.pop, opaque, None)
+            raise
         finally:
             self._waiting.pop(opaque, None)  # still there when the caller was cancelled
             self._offer_room()
@@ -377,10 +392,12 @@ class Connection(asyncio.Protocol):
             self._take_request(command)
             return
         waiting = self._waiting.pop(command.opaque, None)
-        if waiting is None or waiting.future.done():
-            log.debug("%s: dropped a late answer, %s", self.address, command.name)
-        else:
+        if waiting is not None and not waiting.future.done():
             waiting.future.set_result(command)
+        elif tell := self._late.pop(command.opaque, None):
+            tell(command)
+        else:
+            log.debug("%s: dropped a late answer, %s", self.address, command.name)
 
     def eof_received(self) -> None:
         """A peer that has said its last word is taken at that, even if it would still read."""
