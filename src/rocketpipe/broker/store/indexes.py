@@ -11,6 +11,7 @@ import logging
 import zlib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,11 @@ class Placed(NamedTuple):
     size: int
     store_timestamp_ms: int
     key_hashes: list[int]
+
+
+# The constructor of a named tuple is a function of Python, which takes three times as long; one is
+# made of every message.
+quick_placed: Callable[[tuple[Any, ...]], Placed] = partial(tuple.__new__, Placed)
 
 
 class Indexes:

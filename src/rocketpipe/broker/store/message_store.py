@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Literal
 from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
-from rocketpipe.broker.store.indexes import Indexes, Placed
+from rocketpipe.broker.store.indexes import Indexes, Placed, quick_placed
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
@@ -292,9 +292,8 @@ class MessageStore:
         for record, offset, (_, _, properties) in zip(records, offsets, members, strict=True):
             tags_code = tags_code_of(topic, properties, now_ms, settings.delay_levels)
             hashes = key_hashes(topic, properties, sys_flag)
-            placed.append(
-                Placed(placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
-            )
+            values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
+            placed.append(quick_placed(values))
             queue_offset += step
         if step:
             queue.next_offset = queue_offset
@@ -311,8 +310,7 @@ class MessageStore:
         self.stats.messages_put += len(written)
         self.stats.bytes_put += sum([placed.size for placed in written])
         if self.on_arrival:
-            for placed in written:
-                self._announce(placed)
+            self._announce(written)
         self._tell_progress()
 
     def _take_back(self, refused: list[Placed]) -> None:
@@ -321,15 +319,18 @@ class MessageStore:
             if placed.queue is not None:
                 placed.queue.next_offset = placed.queue.max_offset
 
-    def _announce(self, placed: Placed) -> None:
-        queue = placed.queue
-        if queue is None:
-            return
-        for listener in self.on_arrival:
-            try:
-                listener(queue.topic, queue.queue_id, *placed[1:6])
-            except Exception:
-                _log.exception("a listener failed")
+    def _announce(self, written: Iterable[Placed]) -> None:
+        for queue, queue_offset, tags_code, physical_offset, size, store_ms, _ in written:
+            if queue is None:
+                continue
+            topic, queue_id = queue.topic, queue.queue_id
+            for listener in self.on_arrival:
+                try:
+                    listener(
+                        topic, queue_id, queue_offset, tags_code, physical_offset, size, store_ms
+                    )
+                except Exception:
+                    _log.exception("a listener failed")
 
     def _tell_progress(self) -> None:
         for listener in self.on_written:
@@ -524,7 +525,7 @@ class MessageStore:
         for found in scan:
             placed = self._replay.take(found)
             if placed is not None:
-                self._announce(placed)
+                self._announce([placed])
         self._indexes.offset = scan.position
         self._newest_ms = self._indexes.store_timestamp_ms
         self._tell_progress()
