@@ -1,6 +1,7 @@
 """Answering over a connection: handlers, refusals, and the server itself."""
 
 import asyncio
+import gc
 import logging
 
 import pytest
@@ -27,6 +28,7 @@ from tests.remoting.peers import (
     ECHO,
     FAIL,
     HANDLER,
+    LATER,
     REFUSE,
     connected,
     run,
@@ -124,6 +126,18 @@ async def test_a_handler_may_answer_later_from_a_callback_and_in_any_order() -> 
         )
         assert [answer.body for answer in answers] == [b"1", b"2"]
     asked[0][0].answer(asked[0][1], RemotingCommand(0))  # to one who is gone: it is dropped
+
+
+@run
+async def test_a_handler_that_never_began_is_no_coroutine_that_nobody_awaited() -> None:
+    later = RemotingCommand(LATER, {"after": "0"}).encode()
+    async with serving() as server:
+        # In one read: the connection is cut in the turn of the loop that takes the request.
+        reader, writer = await asyncio.open_connection(*server.addresses[0])
+        writer.write(later + b"\xff" * 8)
+        assert await reader.read() == b""
+        writer.close()
+        gc.collect()  # which would tell of it
 
 
 @run

@@ -25,31 +25,33 @@ class Pack(NamedTuple):
 
 def packs(messages: Iterable[Message], settings: ProducerSettings) -> Iterator[Pack]:
     """The messages, in order, cut into runs of those that may be a batch together."""
+    count_max, bytes_max = settings.batch_messages_max, settings.batch_bytes_max
+    body_bytes_max = settings.compress_body_bytes_min - 1
     pack: list[Message] = []
     size = 0
-    shape = None
+    shape = None  # of the first in the pack
     alike = True
     for message in messages:
-        is_like_first = (
+        if (
             type(message) is Message
             and _shape(message) == shape
             and type(message.body) is bytes
-            and len(message.body) < settings.compress_body_bytes_min
-        )
-        alone = not is_like_first and _goes_alone(message, settings)
+            and len(message.body) <= body_bytes_max
+        ):
+            is_like_first, alone = True, False
+        else:
+            is_like_first, alone = False, _goes_alone(message, settings)
         more = 0 if alone else len(message.body) + MEMBER_BYTES
         if pack and (
             alone
-            or len(pack) >= settings.batch_messages_max
-            or size + more > settings.batch_bytes_max
-            or message.topic != pack[0].topic
-            or message.wait_store_ok != pack[0].wait_store_ok
+            or len(pack) >= count_max
+            or size + more > bytes_max
+            or not (is_like_first or _may_go_together(message, pack[0]))
         ):
             yield Pack(pack, alike)
-            pack, size, alike = [], 0, True
+            pack, size, shape, alike = [], 0, None, True
         if alone:
             yield Pack([message], alike=False)
-            shape = None
             continue
         if not pack:
             shape = _shape(message)
@@ -59,6 +61,10 @@ def packs(messages: Iterable[Message], settings: ProducerSettings) -> Iterator[P
         size += more
     if pack:
         yield Pack(pack, alike)
+
+
+def _may_go_together(one: Message, other: Message) -> bool:
+    return one.topic == other.topic and one.wait_store_ok == other.wait_store_ok
 
 
 def _goes_alone(message: object, settings: ProducerSettings) -> bool:

@@ -20,7 +20,8 @@ import copy
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from rocketpipe.codes import ResponseCode, request_name
@@ -426,7 +427,12 @@ class Connection(asyncio.Protocol):
         else:
             task = self._loop.create_task(self._await_outcome(request, outcome))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._forget_task, outcome))
+
+    def _forget_task(self, outcome: Awaitable[Outcome], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if isinstance(outcome, Coroutine):
+            outcome.close()  # it may never have begun, if we were lost as soon as it was asked for
 
     async def _await_outcome(self, request: RemotingCommand, pending: Awaitable[Outcome]) -> None:
         try:

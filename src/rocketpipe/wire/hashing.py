@@ -49,10 +49,16 @@ def _hash_32(data: bytes) -> int:
     return (value >> 128 & _LANES_128) * _POWERS[16] + (value & _LANES_128)
 
 
-@lru_cache(maxsize=4096)  # tags are few, and every message has one
 def tags_code(tags: str | None) -> int:
     """What a consume queue keeps of a tag, and a broker filters by; 0 without a tag."""
-    return java_string_hash(tags) if tags else 0
+    if not tags:
+        return 0
+    return _remembered_hash(tags) if len(tags) <= _REMEMBERED_MAX else java_string_hash(tags)
+
+
+# Tags are few, and every message has one. But anybody may ask for tags as long as a frame.
+_remembered_hash = lru_cache(maxsize=4096)(java_string_hash)
+_REMEMBERED_MAX = 256
 
 
 def index_key_hash(index_key: str | bytes, before: int = 0) -> int:

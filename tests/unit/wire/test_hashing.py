@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketpipe.wire import hashing
 from rocketpipe.wire.hashing import body_crc, index_key_hash, java_string_hash, tags_code
 
 
@@ -16,6 +17,12 @@ def test_the_hash_is_javas_sum_over_utf16_units(text: str) -> None:
 
 def test_no_tag_has_the_code_0() -> None:
     assert tags_code(None) == tags_code("") == 0
+
+
+def test_what_is_too_long_for_a_tag_is_not_remembered() -> None:
+    remembered = hashing._remembered_hash.cache_info().currsize
+    assert tags_code("x" * 100_000) == java_string_hash("x" * 100_000)
+    assert hashing._remembered_hash.cache_info().currsize == remembered
 
 
 def test_an_index_hash_is_never_negative() -> None:

@@ -56,12 +56,14 @@ class LogWriter:
         clock: Clock,
         written: Callable[[list[Placed]], None],
         refused: Callable[[list[Placed]], None],
+        synced: Callable[[], None],
     ) -> None:
         self._log = log
         self._settings = settings
         self._clock = clock
         self._written = written
         self._refused = refused
+        self._synced = synced
         self._loop = asyncio.get_running_loop()
         self._is_sync = settings.flush_disk_type == "sync"
         self._runs: deque[_Run] = deque()
@@ -203,6 +205,7 @@ class LogWriter:
             self._tell_waiters(lambda _: PutStatus.FLUSH_DISK_TIMEOUT)
             raise
         flushed = self._log.flushed_offset
+        self._synced()
         self._tell_waiters(
             lambda waiter: PutStatus.PUT_OK if waiter.end_offset <= flushed else None
         )

@@ -72,7 +72,8 @@ class MessageStore:
         self.stats = StoreStats()
         # Told of each message that can now be read.
         self.on_arrival: list[ArrivalListener] = []
-        # Told how far the log now reaches (max_physical_offset), once for many messages.
+        # Told how far the log now reaches (max_physical_offset), once for many messages, and again
+        # when more of it is safe.
         self.on_written: list[Callable[[int], None]] = []
         self._disk = disk
         self._clock = clock
@@ -95,11 +96,12 @@ class MessageStore:
         self._writer: LogWriter | None = None
         self._housekeeping: Housekeeping | None = None
 
-    async def open(self) -> None:
+    async def open(self, *, is_copy: bool = False) -> None:
         """Lock the folder, recover what a crash may have left, and be ready.
 
-        StoreLocked when another broker has it; StoreError when the folder can't be used. What was
-        closed is not opened again: make a new one.
+        `is_copy` is for a slave, whose master can give it again what was damaged. StoreLocked when
+        another broker has it; StoreError when the folder can't be used. What was closed is not
+        opened again: make a new one.
         """
         assert not self._was_opened
         self._was_opened = True
@@ -114,7 +116,7 @@ class MessageStore:
             if self._abort.name in self._disk.names(self.folder):
                 _log.warning("%s was not closed in order; recovering", self.folder)
             self._disk.open(self._abort, create=True).close()
-            await recover(self._log, self._indexes, self._replay)
+            await recover(self._log, self._indexes, self._replay, is_copy=is_copy)
             # The folder of the log must be found again after a power loss, as well as its files.
             await self._disk.sync_folder(self.folder)
             await self._disk.sync_folder(self.folder.parent)
@@ -131,6 +133,7 @@ class MessageStore:
             clock=self._clock,
             written=self._take_written,
             refused=self._take_back,
+            synced=self._tell_progress,
         )
         self._housekeeping = Housekeeping(
             self.folder,
@@ -459,6 +462,8 @@ class MessageStore:
         """Drop the queues of a topic for good: its messages stay in the log, but are not read."""
         if self._writer is None or self._housekeeping is None:
             raise StoreError("the store is closed")
+        if not self.queue_ids(topic):
+            return  # nor is it remembered: anybody may ask to delete any name
         # Its queues begin at 0 again, which the log must not say before the deletion is safe.
         self._deleting.add(topic)
         try:
@@ -492,10 +497,16 @@ class MessageStore:
         return starts[-1] if starts else self._log.max_offset
 
     def log_slice(self, offset: int, bytes_max: int) -> bytes:
-        """Raw bytes of the log from an offset on; empty at its end, never beyond a segment's."""
-        if not self._log.min_offset <= offset < self._log.max_offset:
+        """Raw bytes of the log from an offset on; empty at its end, never beyond a segment's.
+
+        With sync flush its end is where what was synced ends: a slave must not have what we could
+        lose, and then write otherwise, for its log would never be a copy of ours again.
+        """
+        log = self._log
+        end = log.flushed_offset if self.settings.flush_disk_type == "sync" else log.max_offset
+        if not log.min_offset <= offset < end:
             return b""
-        size = min(bytes_max, self._log.segment_end(offset) - offset, self._log.max_offset - offset)
+        size = min(bytes_max, log.segment_end(offset) - offset, end - offset)
         return self._log.read(offset, size).ljust(size, b"\0")  # a hole is copied as zeros
 
     def append_raw(self, offset: int, data: bytes) -> None:

@@ -57,8 +57,11 @@ def key_hashes(topic: str, properties: bytes, sys_flag: int) -> list[int]:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash by which a record with that key, or unique id, is found."""
-    return index_key_hash(key, _prefix_hash(topic))
+    """The hash by which a record with that key, or unique id, is found.
+
+    Nothing is remembered here: whoever asks may name topics of any length.
+    """
+    return index_key_hash(key, java_string_hash(f"{topic}#"))
 
 
 @lru_cache(maxsize=4096)
