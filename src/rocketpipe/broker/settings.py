@@ -1,12 +1,13 @@
 """The settings of a broker, with RocketMQ's defaults, also by RocketMQ's own names."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.remoting.address import PORT_MAX, Address
 from rocketpipe.wire.bodies.route import Perm
 from rocketpipe.wire.java_text import read_integer, write_bool

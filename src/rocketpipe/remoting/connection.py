@@ -9,6 +9,9 @@ How it works
   when it rings; as answers usually come long before, it rings about once per timeout. When they
   do not come it rests a microsecond per request between looks, which take a tenth of that: so a
   frozen peer can't keep the loop busy, and the last of 65535 deadlines is kept 66 ms late.
+- Of many requests that came together a server takes some in each turn of the loop. So the first
+  are answered while the others still wait, and both ends work at the same time: a client with 64
+  sends in flight would else send them all, wait for all the answers, and send the next 64.
 - Whatever ends a connection ends every request on it at once, with the reason.
 """
 
@@ -48,6 +51,7 @@ R = TypeVar("R", bound=Reply)
 HoldsAnswer = Callable[["Connection", RemotingCommand, Outcome], bool]
 
 _OPAQUE_MAX = 0x7FFFFFFF
+_REQUESTS_PER_TURN = 16
 _refuse_all = dispatch_by_code({})
 
 
@@ -123,7 +127,8 @@ class Connection(asyncio.Protocol):
         # Who was connected to must not let a peer that does not read fill its memory; who
         # connected has to go on reading, or two full ends would wait for each other forever.
         self._is_server_side = address is None
-        self._is_stalled = False
+        self._is_stalled = False  # reads no more for now
+        self._next_turn: asyncio.Handle | None = None  # when it takes what is left of a burst
         self._loop = asyncio.get_running_loop()
         # When we asked for something that no sign of life has followed yet.
         self.unheard_since: float | None = None
@@ -354,12 +359,21 @@ class Connection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         assert self._transport is not None
+        taken = 0
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
         try:
             while not self._stalls() and self.lost is None:
                 frame = self._decoder.next_frame()
                 if frame is None:
                     break
                 self._take(RemotingCommand.decode(frame))
+                taken += 1
+                if taken == _REQUESTS_PER_TURN and self._is_server_side:
+                    if self._decoder.has_partial_frame:
+                        self._next_turn = self._loop.call_soon(self._read_on)
+                    break
         except MalformedData as error:
             log.info("%s: cut the connection: %s", self.address, error)
             self.abort(type(error)(f"{self.address}: {error}"))
@@ -372,7 +386,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _stalls(self) -> bool:
-        return self._is_server_side and self._is_choked()
+        return self._is_server_side and (self._is_choked() or self._next_turn is not None)
 
     def _take(self, command: RemotingCommand) -> None:
         if not command.is_response:
@@ -492,7 +506,7 @@ class Connection(asyncio.Protocol):
             return
         self.lost = error
         self._hand_over()
-        for timer in (self._timer, self._idle_timer):
+        for timer in (self._timer, self._idle_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
         for waiting in self._waiting.values():

@@ -1,10 +1,11 @@
 """The body of a batch: messages of one topic, one after another, without what they share."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct
 
 from rocketpipe.errors import InvalidMessage, MalformedRecord
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.properties import decode_properties, encode_properties_bytes
 
 _HEAD = Struct(">iiiii")  # total size, magic 0, CRC 0, flag, body length

@@ -1,3 +1,4 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,13 @@ def test_an_index_hash_is_never_negative() -> None:
     assert java_string_hash("polygenelubricants") == -(2**31)
     assert index_key_hash("polygenelubricants") == 0
     assert index_key_hash("🚀rocket") == 1579737481
+
+
+@pytest.mark.parametrize("key", ["", "k", "polygenelubricants", "🚀rocket", "7F" * 16, "x" * 100])
+@pytest.mark.parametrize("topic", ["t#", "orders#", "пример#"])
+def test_a_key_hashes_alike_as_text_and_as_it_is_stored(topic: str, key: str) -> None:
+    before = java_string_hash(topic)
+    assert index_key_hash(key.encode(), before) == index_key_hash(topic + key)
 
 
 @given(st.binary())

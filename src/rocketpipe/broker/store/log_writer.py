@@ -97,18 +97,22 @@ class LogWriter:
                 self._write_handle = self._loop.call_soon(self._write_out)
         return self.next_offset
 
-    def add(self, record: bytes, placed: Placed) -> None:
-        """Add a record at next_offset."""
+    def add(
+        self,
+        records: list[bytes],
+        placed: list[Placed],
+        result: PutResult,
+        done: Done,
+        *,
+        waits: bool,
+    ) -> None:
+        """Add records at next_offset, and let who put them know when they are safe."""
         assert self._run is not None
-        self._run.records.append(record)
-        self._run.placed.append(placed)
-        self.next_offset += placed.size
-        self._pending_bytes += placed.size
-
-    def add_caller(self, result: PutResult, done: Done, *, waits: bool) -> None:
-        """Let the one who put the last records know when they are safe."""
-        assert self._run is not None
+        self._run.records += records
+        self._run.placed += placed
         self._run.callers.append((result, done, waits))
+        self.next_offset += result.size
+        self._pending_bytes += result.size
 
     @property
     def is_full(self) -> bool:

@@ -3,15 +3,16 @@
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
 from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
-from rocketpipe.broker.store.indexes import Indexes, Placed
+from rocketpipe.broker.store.indexes import Indexes, Placed, quick_placed
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
@@ -41,7 +42,7 @@ from rocketpipe.clock import Clock
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
 from rocketpipe.wire.batch import split_batch
 from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
-from rocketpipe.wire.record import pack_record
+from rocketpipe.wire.record import pack_records
 
 _log = logging.getLogger(__name__)
 
@@ -248,43 +249,37 @@ class MessageStore:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "the topic can't be stored")
                 return
             queue = self._indexes.queue(topic, queue_id)
-        topic_bytes = queue.topic_bytes
         step = 1 if is_in_queue(sys_flag) else 0
         first_offset = queue.next_offset if step else 0
         # Never earlier than the message before it, for times are searched for by halves.
         now_ms = max(self._clock.wall_ms(), self._newest_ms)
+        for _, _, properties in members:
+            if len(properties) > PROPERTIES_BYTES_MAX or looks_torn(properties):
+                self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "properties: too long, or NULs")
+                return
         start = writer.next_offset
         while True:
-            records = []
-            offset, queue_offset = start, first_offset
-            for flag, body, properties in members:
-                if len(properties) > PROPERTIES_BYTES_MAX or looks_torn(properties):
-                    self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "properties: too long, or NULs")
-                    return
-                try:
-                    record = pack_record(
-                        topic_bytes,
-                        body,
-                        properties,
-                        queue_id,
-                        flag,
-                        queue_offset,
-                        offset,
-                        sys_flag,
-                        born_timestamp_ms,
-                        born_host,
-                        now_ms,
-                        store_host,
-                        reconsume_times,
-                        prepared_transaction_offset,
-                    )
-                except InvalidMessage as error:
-                    self._refuse(done, PutStatus.MESSAGE_ILLEGAL, str(error))
-                    return
-                records.append(record)
-                offset += len(record)
-                queue_offset += step
-            size = offset - start
+            try:
+                records = pack_records(
+                    queue.topic_bytes,
+                    members,
+                    queue_id,
+                    first_offset,
+                    step,
+                    start,
+                    sys_flag,
+                    born_timestamp_ms,
+                    born_host,
+                    now_ms,
+                    store_host,
+                    reconsume_times,
+                    prepared_transaction_offset,
+                )
+            except InvalidMessage as error:
+                self._refuse(done, PutStatus.MESSAGE_ILLEGAL, str(error))
+                return
+            offsets = tuple(accumulate(map(len, records[:-1]), initial=start))
+            size = offsets[-1] + len(records[-1]) - start
             if size + FILLER_BYTES > settings.commit_log_segment_bytes:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "larger than a segment of the log")
                 return
@@ -294,42 +289,31 @@ class MessageStore:
             start = place  # in a new segment: the records say where they stand, so once more
 
         self._newest_ms = now_ms
-        physical_offsets = []
-        offset, queue_offset = start, first_offset
-        for record, (_, _, properties) in zip(records, members, strict=True):
-            writer.add(
-                record,
-                Placed(
-                    queue if step else None,
-                    queue_offset,
-                    tags_code_of(topic, properties, now_ms, settings.delay_levels),
-                    offset,
-                    len(record),
-                    now_ms,
-                    key_hashes(topic, properties, sys_flag),
-                ),
-            )
-            physical_offsets.append(offset)
-            offset += len(record)
+        queue_offset = first_offset
+        placed_queue = queue if step else None
+        placed = []
+        for record, offset, (_, _, properties) in zip(records, offsets, members, strict=True):
+            tags_code = tags_code_of(topic, properties, now_ms, settings.delay_levels)
+            hashes = key_hashes(topic, properties, sys_flag)
+            values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
+            placed.append(quick_placed(values))
             queue_offset += step
         if step:
             queue.next_offset = queue_offset
-        result = PutResult(PutStatus.PUT_OK, tuple(physical_offsets), first_offset, now_ms, size)
-        writer.add_caller(result, done, waits=waits)
+        result = PutResult(PutStatus.PUT_OK, offsets, first_offset, now_ms, size)
+        writer.add(records, placed, result, done, waits=waits)
 
     def _refuse(self, done: Done, status: PutStatus, reason: str) -> None:
         self.stats.puts_refused += 1
         done(PutResult(status, reason=reason))
 
     def _take_written(self, written: list[Placed]) -> None:
-        stats = self.stats
-        for placed in written:
-            self._indexes.add(placed)
-            stats.bytes_put += placed.size
-            if self.on_arrival:
-                self._announce(placed)
-        stats.messages_put += len(written)
+        self._indexes.add_all(written)
         self._indexes.offset = self._log.max_offset
+        self.stats.messages_put += len(written)
+        self.stats.bytes_put += sum([placed.size for placed in written])
+        if self.on_arrival:
+            self._announce(written)
         self._tell_progress()
 
     def _take_back(self, refused: list[Placed]) -> None:
@@ -338,15 +322,18 @@ class MessageStore:
             if placed.queue is not None:
                 placed.queue.next_offset = placed.queue.max_offset
 
-    def _announce(self, placed: Placed) -> None:
-        queue = placed.queue
-        if queue is None:
-            return
-        for listener in self.on_arrival:
-            try:
-                listener(queue.topic, queue.queue_id, *placed[1:6])
-            except Exception:
-                _log.exception("a listener failed")
+    def _announce(self, written: Iterable[Placed]) -> None:
+        for queue, queue_offset, tags_code, physical_offset, size, store_ms, _ in written:
+            if queue is None:
+                continue
+            topic, queue_id = queue.topic, queue.queue_id
+            for listener in self.on_arrival:
+                try:
+                    listener(
+                        topic, queue_id, queue_offset, tags_code, physical_offset, size, store_ms
+                    )
+                except Exception:
+                    _log.exception("a listener failed")
 
     def _tell_progress(self) -> None:
         for listener in self.on_written:
@@ -549,7 +536,7 @@ class MessageStore:
         for found in scan:
             placed = self._replay.take(found)
             if placed is not None:
-                self._announce(placed)
+                self._announce([placed])
         self._indexes.offset = scan.position
         self._newest_ms = self._indexes.store_timestamp_ms
         self._tell_progress()
