@@ -38,7 +38,8 @@ from rocketpipe.errors import (
 )
 from rocketpipe.message import Attempt, MessageQueue, SendResult, SendStatus
 from rocketpipe.remoting.address import Address
-from rocketpipe.remoting.connection import Connection, Late
+from rocketpipe.remoting.connection import Connection
+from rocketpipe.remoting.unanswered import Late
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.requests.sending import SendMessageReply
 

@@ -5,10 +5,7 @@ How it works
   the peer's and goes to the handler.
 - What is written during one turn of the event loop leaves in one system call: with many requests
   in flight that saves most of the cost of sending them.
-- One timer serves the deadlines of all requests. It is set to the earliest and looks at them all
-  when it rings; as answers usually come long before, it rings about once per timeout. When they
-  do not come it rests a microsecond per request between looks, which take a tenth of that: so a
-  frozen peer can't keep the loop busy, and the last of 65535 deadlines is kept 66 ms late.
+- One timer serves the deadlines of all requests (`unanswered.py`).
 - Of many requests that came together a server takes some in each turn of the loop. So the first
   are answered while the others still wait, and both ends work at the same time: a client with 64
   sends in flight would else send them all, wait for all the answers, and send the next 64.
@@ -18,13 +15,12 @@ How it works
 import asyncio
 import copy
 import logging
-import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from rocketpipe.codes import ResponseCode, request_name
+from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import (
     BrokerError,
     ConnectionLost,
@@ -39,6 +35,7 @@ from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code, fai
 from rocketpipe.remoting.network import Network
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings, client_context
+from rocketpipe.remoting.unanswered import Late, Unanswered
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
 from rocketpipe.wire.headers import Reply, Request
 from rocketpipe.wire.signature import Credentials, signed_fields
@@ -86,22 +83,6 @@ async def connect(
     )
 
 
-class _Waiting(NamedTuple):
-    """A request that has no answer yet."""
-
-    future: asyncio.Future[RemotingCommand]
-    deadline: float
-    code: int
-    timeout: float
-
-
-class Late(NamedTuple):
-    """Who still wants an answer that missed its deadline, and for how long."""
-
-    tell: Callable[[RemotingCommand], object]
-    until: float  # by the loop's clock
-
-
 class Connection(asyncio.Protocol):
     """Both ends of a connection; made by `connect` or by a `Server`."""
 
@@ -136,21 +117,18 @@ class Connection(asyncio.Protocol):
         self._gone = self._loop.create_future()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
         self._opaque = 0
-        self._waiting: dict[int, _Waiting] = {}
-        self._late: dict[int, Callable[[RemotingCommand], object]] = {}
+        self._unanswered = Unanswered()
         self._for_room: deque[asyncio.Event] = deque()  # the turns of those who wait, in order
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._is_writing_paused = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
         self._idle_timer: asyncio.TimerHandle | None = None
         self._moved_at = self._loop.time()  # when bytes last moved, in or out
         self._unwritten_bytes = 0  # how many there were at the last look
 
     def __repr__(self) -> str:
-        state = f"lost: {self.lost}" if self.lost else f"{len(self._waiting)} in flight"
+        state = f"lost: {self.lost}" if self.lost else f"{len(self._unanswered)} in flight"
         return f"<Connection {self.address}, {state}>"
 
     # Asking the peer.
@@ -177,19 +155,14 @@ class Connection(asyncio.Protocol):
         opaque = self._next_opaque()
         command.opaque = opaque
         self._write(self._encode(self._signed(command)))
-        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._waiting[opaque] = _Waiting(future, deadline, command.code, timeout)
-        if deadline < self._timer_at:
-            self._set_timer(deadline)
         try:
-            return await future
+            return await self._unanswered.expect(command, self.address, deadline, timeout)
         except RequestTimeout:
             if late is not None:
-                self._late[opaque] = late.tell
-                self._loop.call_at(late.until, self._late.pop, opaque, None)
+                self._unanswered.expect_late(opaque, late)
             raise
         finally:
-            self._waiting.pop(opaque, None)  # still there when the caller was cancelled
+            self._unanswered.forget(opaque)  # still there when the caller was cancelled
             self._offer_room()
 
     async def send_oneway(self, command: RemotingCommand, *, timeout: float) -> None:
@@ -234,14 +207,14 @@ class Connection(asyncio.Protocol):
     def _next_opaque(self) -> int:
         while True:
             self._opaque = self._opaque % _OPAQUE_MAX + 1
-            if self._opaque not in self._waiting:
+            if self._opaque not in self._unanswered:
                 return self._opaque
 
     # Room: how much may be on its way at once.
 
     def _is_full(self) -> bool:
         in_flight_max = self._settings.requests_in_flight_max
-        return self._is_choked() or len(self._waiting) >= in_flight_max
+        return self._is_choked() or len(self._unanswered) >= in_flight_max
 
     def _is_choked(self) -> bool:
         """Whether as many bytes as may wait to be written do."""
@@ -269,8 +242,8 @@ class Connection(asyncio.Protocol):
                     turn.clear()
                     await turn.wait()
         except TimeoutError:
-            many = len(self._waiting) >= self._settings.requests_in_flight_max
-            what = f"{len(self._waiting)} requests" if many else "too many bytes"
+            many = len(self._unanswered) >= self._settings.requests_in_flight_max
+            what = f"{len(self._unanswered)} requests" if many else "too many bytes"
             raise TooManyRequests(
                 self.address, command.name, f"{what} on their way already"
             ) from None
@@ -283,26 +256,6 @@ class Connection(asyncio.Protocol):
     def _offer_room(self) -> None:
         if self._for_room and not self._is_full():
             self._for_room[0].set()
-
-    # Deadlines.
-
-    def _set_timer(self, at: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._loop.call_at(at, self._expire) if at < math.inf else None
-
-    def _expire(self) -> None:
-        now = self._loop.time()
-        earliest = math.inf
-        for waiting in self._waiting.values():
-            if waiting.deadline > now:
-                earliest = min(earliest, waiting.deadline)
-            elif not waiting.future.done():
-                name = request_name(waiting.code)
-                waiting.future.set_exception(RequestTimeout(self.address, name, waiting.timeout))
-        self._timer = None
-        self._set_timer(max(earliest, now + len(self._waiting) * 1e-6))
 
     # Writing.
 
@@ -392,12 +345,7 @@ class Connection(asyncio.Protocol):
         if not command.is_response:
             self._take_request(command)
             return
-        waiting = self._waiting.pop(command.opaque, None)
-        if waiting is not None and not waiting.future.done():
-            waiting.future.set_result(command)
-        elif tell := self._late.pop(command.opaque, None):
-            tell(command)
-        else:
+        if not self._unanswered.hear(command):
             log.debug("%s: dropped a late answer, %s", self.address, command.name)
 
     def eof_received(self) -> None:
@@ -506,12 +454,10 @@ class Connection(asyncio.Protocol):
             return
         self.lost = error
         self._hand_over()
-        for timer in (self._timer, self._idle_timer, self._next_turn):
+        for timer in (self._idle_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
-        for waiting in self._waiting.values():
-            if not waiting.future.done():
-                waiting.future.set_exception(copy.copy(error))
+        self._unanswered.end(error)
         for task in self._tasks:
             task.cancel()
         for turn in self._for_room:

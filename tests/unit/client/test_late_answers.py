@@ -161,4 +161,4 @@ async def test_nothing_is_kept_of_answers_that_never_come(cluster: SimulatedClus
         await asyncio.sleep(0.1)
         connections = list(producer._instance.connections._living)
         assert connections
-        assert not any(each._late for each in connections)
+        assert not any(each._unanswered._late for each in connections)
