@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Self
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -29,7 +30,7 @@ from tests.cluster_process import ClusterProcess
 
 VERSION = "5.5.0"  # of the pom
 SUITE = Path(__file__).parents[1] / "tests" / "apache_it"
-AT_A_TIME = 2
+AT_A_TIME = 3
 CLASS_SECONDS_MAX = 180
 
 # What the list has and our brokers do not pass yet, and why.
@@ -51,15 +52,16 @@ def main(filters: Sequence[str]) -> int:
         print(f"nothing to run for {' '.join(filters)}")
         return 2
     folder = Path(tempfile.mkdtemp(prefix="rocketpipe-apache-it-"))
-    failed = classes
+    failed: list[str] = []
     try:
         prepare(folder)
         failed = run(classes, folder)
     except Unavailable as error:
         print(f"Apache's tests can't run here: {error}")
+        return 2
     finally:
-        if not failed:
-            shutil.rmtree(folder)
+        if not failed:  # else its logs are of use
+            shutil.rmtree(folder, ignore_errors=True)
     print(f"{len(classes) - len(failed)} classes passed, {len(failed)} failed", *failed)
     return 1 if failed else 0
 
@@ -85,7 +87,11 @@ def prepare(folder: Path) -> None:
     (jars / ".complete").touch()  # build.sh fetches again where this is older than the pom
     (folder / f"libs-{VERSION}").symlink_to(jars)
     build = 'HERE=$1 CACHE=$2; . "$HERE/build.sh"'
-    subprocess.run(["bash", "-euc", build, "build", SUITE, folder], check=True)
+    done = subprocess.run(
+        ["bash", "-euc", build, "build", SUITE, folder], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise Unavailable(f"they can't be compiled:\n{done.stdout}{done.stderr}")
 
 
 def run(classes: list[str], folder: Path) -> list[str]:
@@ -118,6 +124,7 @@ class Runner:
         }
         self._pool = ThreadPoolExecutor(AT_A_TIME)
         self._running: set[subprocess.Popen[str]] = set()
+        self._starting = Lock()
 
     def failed_of(self, classes: list[str]) -> list[str]:
         passed = self._pool.map(self.passes, classes)
@@ -125,16 +132,17 @@ class Runner:
 
     def passes(self, name: str) -> bool:
         """Run one class, and print how it did."""
-        process = subprocess.Popen(
-            [SUITE / "run.sh", self._namesrv, name],
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,  # so that its Java can be ended with it
-        )
-        self._running.add(process)
+        with self._starting:
+            process = subprocess.Popen(
+                [SUITE / "run.sh", self._namesrv, name],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,  # so that its Java can be ended with it
+            )
+            self._running.add(process)
         output, _ = process.communicate()  # run.sh ends a class that takes too long
         self._running.remove(process)
         verdict = re.search(r"^PASS .*", output, re.MULTILINE)
@@ -147,9 +155,10 @@ class Runner:
 
     def __exit__(self, *error: object) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for process in self._running.copy():
-            with suppress(ProcessLookupError):  # it has just ended
-                os.killpg(process.pid, signal.SIGKILL)
+        with self._starting:  # none is missed that has just begun
+            for process in self._running.copy():
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -171,13 +171,13 @@ class GarbageMaker:
     def __init__(self, code: int, dice: random.Random) -> None:
         self._code = code
         self._dice = dice
-        self._fields = _plausible_fields(code)
+        self.fields = _plausible_fields(code)
         self._body = _BODIES.get(code, b"")
 
     def make(self, opaque: int) -> Garbage:
         dice = self._dice
         kind = dice.choice(list(SerializeType))
-        command = RemotingCommand(self._code, dict(self._fields), self._body, opaque=opaque)
+        command = RemotingCommand(self._code, dict(self.fields), self._body, opaque=opaque)
         command.serialize_type = kind
         for _ in range(dice.choice([0, 1, 1, 2, 4])):
             self._break_field(command)
