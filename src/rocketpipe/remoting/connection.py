@@ -49,6 +49,7 @@ HoldsAnswer = Callable[["Connection", RemotingCommand, Outcome], bool]
 
 _OPAQUE_MAX = 0x7FFFFFFF
 _REQUESTS_PER_TURN = 16
+_ANSWER_BYTES_PER_TURN = 64 * 1024
 _refuse_all = dispatch_by_code({})
 
 
@@ -323,7 +324,9 @@ class Connection(asyncio.Protocol):
                     break
                 self._take(RemotingCommand.decode(frame))
                 taken += 1
-                if taken == _REQUESTS_PER_TURN and self._is_server_side:
+                if self._is_server_side and (
+                    taken >= _REQUESTS_PER_TURN or self._outbox_bytes >= _ANSWER_BYTES_PER_TURN
+                ):
                     if self._decoder.has_partial_frame:
                         self._next_turn = self._loop.call_soon(self._read_on)
                     break

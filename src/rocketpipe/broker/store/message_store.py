@@ -5,7 +5,6 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 from typing import Literal
 
@@ -278,8 +277,7 @@ class MessageStore:
             except InvalidMessage as error:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, str(error))
                 return
-            offsets = tuple(accumulate(map(len, records[:-1]), initial=start))
-            size = offsets[-1] + len(records[-1]) - start
+            size = sum(map(len, records))
             if size + FILLER_BYTES > settings.commit_log_segment_bytes:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "larger than a segment of the log")
                 return
@@ -289,18 +287,21 @@ class MessageStore:
             start = place  # in a new segment: the records say where they stand, so once more
 
         self._newest_ms = now_ms
-        queue_offset = first_offset
+        offset, queue_offset = start, first_offset
         placed_queue = queue if step else None
-        placed = []
-        for record, offset, (_, _, properties) in zip(records, offsets, members, strict=True):
+        offsets: list[int] = []
+        placed: list[Placed] = []
+        for record, (_, _, properties) in zip(records, members, strict=True):
             tags_code = tags_code_of(topic, properties, now_ms, settings.delay_levels)
             hashes = key_hashes(topic, properties, sys_flag)
             values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
             placed.append(quick_placed(values))
+            offsets.append(offset)
+            offset += len(record)
             queue_offset += step
         if step:
             queue.next_offset = queue_offset
-        result = PutResult(PutStatus.PUT_OK, offsets, first_offset, now_ms, size)
+        result = PutResult(PutStatus.PUT_OK, tuple(offsets), first_offset, now_ms, size)
         writer.add(records, placed, result, done, waits=waits)
 
     def _refuse(self, done: Done, status: PutStatus, reason: str) -> None:
