@@ -5,11 +5,11 @@ RUN := $(VENV)/bin/python
 DEV := $(VENV)/.dev-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-apache check format bench faults lock clean need-java
+.PHONY: help demo test test-unit test-apache test-apache-it check format bench faults lock clean need-java
 .NOTPARALLEL:
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 demo: need-java $(DEV) ## See it work: messages through a real broker and back
 	@$(RUN) scripts/demo.py
@@ -22,6 +22,9 @@ test-unit: $(DEV) ## Run the tests that are quick and need no Java
 
 test-apache: need-java $(DEV) ## Run the tests against real Apache RocketMQ 4.9.4 and 5.5.0
 	@scripts/test -m apache
+
+test-apache-it: need-java $(DEV) ## Run Apache's own integration tests against our cluster
+	@$(RUN) scripts/apache_it.py
 
 check: $(DEV) ## Lint, formatting and types
 	@scripts/check

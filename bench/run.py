@@ -2,6 +2,7 @@
 
     bench/run.py            every row
     bench/run.py send many  these rows
+    bench/run.py broker     those of the embedded broker: see broker.py
 
 Figures that are worth keeping go to RESULTS.md, with the machine they came from.
 """
@@ -9,7 +10,6 @@ Figures that are worth keeping go to RESULTS.md, with the machine they came from
 import os
 import platform
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -20,26 +20,29 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench import broker
+from bench.measuring import (
+    HERE,
+    ROUNDS,
+    SECONDS,
+    TOPIC,
+    VERSION,
+    Figures,
+    cpu_seconds,
+    figures,
+    our_script,
+)
 from tests.apache.cluster import ApacheCluster
 from tests.apache.programs import JavaProgram, java_program
 
-HERE = Path(__file__).parent
-VERSION = "5.5.0"
-ROUNDS = 3
-SECONDS = 5.0
-TOPIC = "benchmark"
 BODY_BYTES = 200
 BATCH_MESSAGES = 256  # what send_many packs by default,
 BATCHES_IN_FLIGHT = 16  # and how many of these it has on their way
+BROKER = "broker"  # names all rows of the embedded broker
 
 # Java's programs print averages of their last 9 seconds, for the first time when these are over.
 # That is the warm-up; so long after it nothing of it is left in the averages.
 JAVA_WINDOW_SECONDS = 10.0
-
-
-class Figures(NamedTuple):
-    rate: float  # per second
-    cpu: float  # microseconds each, of the client's process
 
 
 Measure = Callable[[str], Figures]  # given the NameServer's address
@@ -54,24 +57,10 @@ class Row(NamedTuple):
     is_about_cpu: bool = False
 
 
-def our_script(script: str, *arguments: str, namesrv: str) -> Figures:
-    where = [namesrv if each == "NAMESRV" else each for each in arguments]
-    command = [sys.executable, str(HERE / script), *where, str(SECONDS)]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    return figures(finished.stdout + finished.stderr)
-
-
 def java_routes(at_once: int, namesrv: str) -> Figures:
     program = HERE / "java" / "RouteRequests.java"
     arguments = [namesrv, str(at_once), str(SECONDS)]
     return figures(java_program(VERSION, program, arguments, full_speed=True).output)
-
-
-def figures(output: str) -> Figures:
-    match = re.search(r"rate and CPU: (\S+) (\S+)", output)
-    if match is None:
-        sys.exit(f"a benchmark failed:\n{output}")
-    return Figures(float(match[1]), float(match[2]))
 
 
 def java_sends(program: str, rate_name: str, *options: str, namesrv: str) -> Figures:
@@ -96,18 +85,12 @@ def failures(output: str) -> int:
     return int([0, *re.findall(r"Send Failed: (\d+)", output)][-1])
 
 
-def cpu_seconds(pid: int) -> float:
-    # Fields 14 and 15 of proc(5): user and system time. The name before them may hold blanks.
-    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def our_sends(how: str) -> Measure:
-    return lambda namesrv: our_script("sends.py", how, "NAMESRV", TOPIC, namesrv=namesrv)
+    return lambda namesrv: our_script("sends.py", how, namesrv, TOPIC, str(SECONDS))
 
 
 def our_routes(at_once: int) -> Measure:
-    return lambda namesrv: our_script("route_requests.py", "NAMESRV", str(at_once), namesrv=namesrv)
+    return lambda namesrv: our_script("route_requests.py", namesrv, str(at_once), str(SECONDS))
 
 
 def java_producer(threads: int) -> Measure:
@@ -149,7 +132,7 @@ def measure(rows: list[Row], namesrv: str) -> dict[str, Figures]:
     seen: dict[str, list[Figures]] = {name: [] for name in needed}
     for number in range(ROUNDS + 1):  # the first does not count: brokers have to warm up as well
         for name in needed:
-            rate, cpu = measured = MEASURES[name](namesrv)
+            rate, cpu, _ = measured = MEASURES[name](namesrv)
             if number > 0:
                 seen[name].append(measured)
             print(f"round {number}: {name} {rate:,.0f}/s {cpu:.1f} us", file=sys.stderr, flush=True)
@@ -170,12 +153,19 @@ def line(row: Row, ours: Figures, javas: Figures) -> str:
 
 
 def main(names: list[str]) -> None:
-    if unknown := set(names) - {row.name for row in ROWS}:
-        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
-    rows = [row for row in ROWS if not names or row.name in names]
+    known = [*(row.name for row in ROWS), BROKER]
+    if unknown := set(names) - set(known):
+        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(known)}")
+    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    if rows := [row for row in ROWS if not names or row.name in names]:
+        compare_producers(rows)
+    if not names or BROKER in names:
+        broker.main()
+
+
+def compare_producers(rows: list[Row]) -> None:
     with ApacheCluster(VERSION, brokers=1, full_speed=True) as cluster:
         medians = measure(rows, cluster.namesrv)
-    print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     print(f"Beside Java's on one Apache RocketMQ {VERSION} broker, median of {ROUNDS} rounds:\n")
     print(
         "| row | work | ours/s | Java's/s | ratio | our CPU µs | Java's CPU µs | ratio | wanted |"

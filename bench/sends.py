@@ -1,14 +1,17 @@
 """Sends 200-byte messages with our producers: HOW ADDRESS TOPIC SECONDS, after a warm-up.
 
 HOW is `blocking` (one thread, one send after another), `awaited` (64 sends in flight) or `many`
-(`send_many`).
+(`send_many`). A fifth argument is the process id of a broker, whose CPU is then told as well.
 """
 
 import asyncio
 import sys
-import time
 from collections.abc import Iterator
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from bench.measuring import Stopwatch
 from rocketpipe import AsyncProducer, Message, Producer, SendResult
 
 BODY = b"x" * 200
@@ -17,33 +20,18 @@ WARM_UP_SECONDS = 3.0
 FIRST_TIMEOUT = 30.0  # a cold broker on a busy machine may need it
 
 
-class Stopwatch:
-    """Measures from its making; `is_over` after so many seconds."""
-
-    def __init__(self, seconds: float) -> None:
-        self._cpu, self._began = time.process_time(), time.perf_counter()
-        self._end = self._began + seconds
-
-    def is_over(self) -> bool:
-        return time.perf_counter() >= self._end
-
-    def report(self, sent: int) -> str:
-        took, cpu = time.perf_counter() - self._began, time.process_time() - self._cpu
-        return f"rate and CPU: {sent / took} {cpu * 1e6 / sent}"
-
-
-def blocking(namesrv: str, topic: str, seconds: float) -> None:
+def blocking(namesrv: str, topic: str, seconds: float, server_pid: int | None) -> None:
     with Producer("benchmark", namesrv=namesrv) as producer:
         producer.send(Message(topic, BODY), timeout=FIRST_TIMEOUT)
         for duration in (WARM_UP_SECONDS, seconds):
-            watch, sent = Stopwatch(duration), 0
+            watch, sent = Stopwatch(duration, server_pid), 0
             while not watch.is_over():
                 producer.send(Message(topic, BODY))
                 sent += 1
         print(watch.report(sent))
 
 
-async def awaited(namesrv: str, topic: str, seconds: float) -> None:
+async def awaited(namesrv: str, topic: str, seconds: float, server_pid: int | None) -> None:
     async with AsyncProducer("benchmark", namesrv=namesrv) as producer:
         await producer.send(Message(topic, BODY), timeout=FIRST_TIMEOUT)
 
@@ -55,12 +43,12 @@ async def awaited(namesrv: str, topic: str, seconds: float) -> None:
             return sent
 
         for duration in (WARM_UP_SECONDS, seconds):
-            watch = Stopwatch(duration)
+            watch = Stopwatch(duration, server_pid)
             sent = sum(await asyncio.gather(*(send_on(watch) for _ in range(IN_FLIGHT))))
         print(watch.report(sent))
 
 
-async def many(namesrv: str, topic: str, seconds: float) -> None:
+async def many(namesrv: str, topic: str, seconds: float, server_pid: int | None) -> None:
     async with AsyncProducer("benchmark", namesrv=namesrv) as producer:
         await producer.send(Message(topic, BODY), timeout=FIRST_TIMEOUT)
 
@@ -70,7 +58,7 @@ async def many(namesrv: str, topic: str, seconds: float) -> None:
                     yield Message(topic, BODY)
 
         for duration in (WARM_UP_SECONDS, seconds):
-            watch = Stopwatch(duration)
+            watch = Stopwatch(duration, server_pid)
             results = await producer.send_many(messages(watch))
         report = watch.report(len(results))
         assert all(isinstance(result, SendResult) for result in results)
@@ -78,8 +66,10 @@ async def many(namesrv: str, topic: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    how, namesrv, topic, seconds = sys.argv[1:]
+    how, namesrv, topic, seconds = sys.argv[1:5]
+    server_pid = int(sys.argv[5]) if len(sys.argv) > 5 else None
     if how == "blocking":
-        blocking(namesrv, topic, float(seconds))
+        blocking(namesrv, topic, float(seconds), server_pid)
     else:
-        asyncio.run((awaited if how == "awaited" else many)(namesrv, topic, float(seconds)))
+        send = awaited if how == "awaited" else many
+        asyncio.run(send(namesrv, topic, float(seconds), server_pid))

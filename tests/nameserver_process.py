@@ -1,5 +1,6 @@
 """Our NameServer in a process of its own, for those who come from other processes."""
 
+import re
 import sys
 import tempfile
 import time
@@ -11,6 +12,7 @@ from tests.apache.launch import launch
 
 _START_SECONDS_MAX = 30.0
 _SOURCE = Path(rocketpipe.__file__).parents[1]
+_ADDRESS_LINE = re.compile(r"^([\w.]+:\d+)\n", re.MULTILINE)  # a warning may come before it
 
 
 class NameServerProcess:
@@ -39,11 +41,11 @@ class NameServerProcess:
 
     def _wait_for_address(self) -> str:
         deadline = time.monotonic() + _START_SECONDS_MAX
-        while not (output := self._output.read_text()).endswith("\n"):
+        while not (found := _ADDRESS_LINE.search(output := self._output.read_text())):
             assert self._process.poll() is None, f"it ended: {output}"
             assert time.monotonic() < deadline, f"it did not say where it listens: {output}"
             time.sleep(0.02)
-        return output.strip()
+        return found[1]
 
     def close(self) -> None:
         self._process.kill()

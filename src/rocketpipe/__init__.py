@@ -8,6 +8,8 @@ from rocketpipe.client.consumer.settings import PullConsumerSettings, PushConsum
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.client.fault_table import LatencyTable
 from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
+from rocketpipe.client.outcomes import SendOutcomes
+from rocketpipe.client.parquet_recorder import ParquetRecorder
 from rocketpipe.client.producer import AsyncProducer
 from rocketpipe.client.queue_choice import (
     Java4Settings,
@@ -58,6 +60,7 @@ __all__ = [
     "Listener",
     "Message",
     "MessageQueue",
+    "ParquetRecorder",
     "PeakEwmaSettings",
     "Producer",
     "ProducerSettings",
@@ -71,6 +74,7 @@ __all__ = [
     "RoundRobinSettings",
     "SendContext",
     "SendHook",
+    "SendOutcomes",
     "SendResult",
     "SendStatus",
     "Sql92",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from rocketpipe.errors import MQError
 from rocketpipe.host import pack_host
@@ -28,6 +28,23 @@ class MessageQueue:
     queue_id: int
 
 
+class _NoProperties(dict[str, str]):
+    """Those of every message that has none: one for all, since most have none, and for reading."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a message is never changed: make another, with dataclasses.replace")
+
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    update = setdefault = pop = popitem = clear = _refuse
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a default value must have one
+
+    def __reduce__(self) -> str:
+        return "NO_PROPERTIES"  # a copy is the same one
+
+
+NO_PROPERTIES = _NoProperties()
+
+
 @quick_init
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -37,9 +54,12 @@ class Message:
     body: bytes
     _: KW_ONLY
     tags: str | None = None
-    keys: Sequence[str] = ()  # always a tuple once inside; a single str is one key
+    # Always a tuple once inside; a single str is one key.
+    keys: Sequence[str] = field(default=(), metadata={"post_init": True})
     flag: int = 0  # the user's own; RocketMQ only carries it
-    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    properties: Mapping[str, str] = field(
+        default=NO_PROPERTIES, hash=False, metadata={"post_init": True}
+    )
     delay_level: int = 0  # 1 to 18; 0 is at once
     # Timer messages, RocketMQ 5.x: give at most one. A broker prefers seconds, then ms, then at.
     delay_seconds: int | None = None
@@ -52,7 +72,8 @@ class Message:
         if type(self.keys) is not tuple:
             keys = (self.keys,) if isinstance(self.keys, str) else tuple(self.keys)
             object.__setattr__(self, "keys", keys)
-        object.__setattr__(self, "properties", dict(self.properties))
+        if self.properties is not NO_PROPERTIES:
+            object.__setattr__(self, "properties", dict(self.properties))
 
 
 class Attempt(NamedTuple):

@@ -522,6 +522,10 @@ async def messages(notes: Notes, topic: str) -> None:
     await notes.ask(query("b", max_num=1))
     await notes.ask(query(f"{topic}-1", unique_key_query=True, max_num=1))
     await notes.ask(query("a", begin_timestamp=_now_ms() + 60_000))
+    for number in range(70):
+        await notes.send(topic, b"%d" % number, KEYS="many", UNIQ_KEY=f"{topic}-many-{number}")
+    await asyncio.sleep(1.0)
+    await notes.ask(query("many", max_num=500))
     for index, count in ((0, 10), (0, 1), (5, 10)):
         await notes.ask(QueryConsumeQueue(topic=topic, queue_id=0, index=index, count=count))
     await notes.ask(

@@ -1,6 +1,7 @@
 """Answering over a connection: handlers, refusals, and the server itself."""
 
 import asyncio
+import gc
 import logging
 
 import pytest
@@ -27,6 +28,7 @@ from tests.remoting.peers import (
     ECHO,
     FAIL,
     HANDLER,
+    LATER,
     REFUSE,
     connected,
     run,
@@ -64,6 +66,45 @@ async def test_malformed_fields_are_a_system_error_that_names_the_field() -> Non
 
 
 @run
+async def test_the_first_of_a_burst_are_answered_while_the_last_still_wait() -> None:
+    taken: list[int] = []
+    taken_at_first_answer: list[int] = []
+
+    def count(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        taken.append(request.opaque)
+        if len(taken) == 1:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(lambda: taken_at_first_answer.append(len(taken)))
+        return request.answer(0)
+
+    async with serving(count) as server, connected(server.addresses[0]) as connection:
+        asked = [connection.invoke(RemotingCommand(ECHO), timeout=30) for _ in range(200)]
+        await asyncio.gather(*asked)
+    assert taken == sorted(taken)
+    assert len(taken) == 200
+    assert taken_at_first_answer[0] < 100
+
+
+@run
+async def test_of_a_burst_all_are_taken_though_the_peer_has_gone() -> None:
+    taken = 0
+    all_taken = asyncio.Event()
+
+    def count(connection: Connection, request: RemotingCommand) -> None:
+        nonlocal taken
+        taken += 1
+        if taken == 100:
+            all_taken.set()
+
+    async with serving(count) as server:
+        async with connected(server.addresses[0]) as connection:
+            for _ in range(100):
+                await connection.send_oneway(RemotingCommand(ECHO), timeout=30)
+        async with asyncio.timeout(30):
+            await all_taken.wait()
+
+
+@run
 async def test_a_handler_may_answer_later_from_a_callback_and_in_any_order() -> None:
     asked: list[tuple[Connection, RemotingCommand]] = []
 
@@ -85,6 +126,18 @@ async def test_a_handler_may_answer_later_from_a_callback_and_in_any_order() -> 
         )
         assert [answer.body for answer in answers] == [b"1", b"2"]
     asked[0][0].answer(asked[0][1], RemotingCommand(0))  # to one who is gone: it is dropped
+
+
+@run
+async def test_a_handler_that_never_began_is_no_coroutine_that_nobody_awaited() -> None:
+    later = RemotingCommand(LATER, {"after": "0"}).encode()
+    async with serving() as server:
+        # In one read: the connection is cut in the turn of the loop that takes the request.
+        reader, writer = await asyncio.open_connection(*server.addresses[0])
+        writer.write(later + b"\xff" * 8)
+        assert await reader.read() == b""
+        writer.close()
+        gc.collect()  # which would tell of it
 
 
 @run

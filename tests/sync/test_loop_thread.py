@@ -37,7 +37,7 @@ def test_it_starts_with_the_first_client_and_ends_with_the_last() -> None:
         thread = loop_thread._current
         with second:
             assert loop_thread._current is thread
-            assert second._call(name_of_thread()) == "rocketpipe-loop"
+            assert second._submit(name_of_thread()).result(10) == "rocketpipe-loop"
         assert loop_thread._current is thread
     assert loop_thread._current is None
     with BlockingClient(Client()):
@@ -75,7 +75,9 @@ def test_a_call_that_comes_at_the_last_moment_does_not_wait_forever() -> None:
     is_ending, is_posted = threading.Event(), threading.Event()
 
     def end() -> None:
-        thread._ended.set()
+        threading.Thread(target=thread.end).start()
+        while not thread._is_ending:
+            pass
         is_ending.set()
         is_posted.wait(10)
 
@@ -133,3 +135,98 @@ def test_one_wake_up_serves_all_the_mail() -> None:
     go_on.set()
     thread.end()
     assert (woken, read) == (1, list(range(10)))
+
+
+# Who drives.
+
+
+def settled(thread: LoopThread) -> LoopThread:
+    """When the thread has lent its loop: it did a call, and rests."""
+    while thread.call(name_of_thread()) != threading.current_thread().name:
+        pass
+    return thread
+
+
+def test_who_calls_often_drives_the_loop_himself() -> None:
+    thread = settled(LoopThread())
+    for _ in range(100):
+        thread.call(asyncio.sleep(0))
+    assert thread.call(name_of_thread()) == threading.current_thread().name
+    thread.end()
+
+
+def test_the_thread_takes_the_loop_back_when_nobody_calls() -> None:
+    thread = settled(LoopThread())
+    ticked = threading.Event()
+
+    async def tick_later() -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(0.1, ticked.set)
+
+    thread.call(tick_later())
+    assert ticked.wait(30)
+    thread.end()
+
+
+def test_what_a_caller_leaves_undone_the_thread_does() -> None:
+    """Also if it was handed over while a caller drove."""
+    thread = settled(LoopThread())
+    is_driving, go_on = threading.Event(), threading.Event()
+
+    async def hold() -> None:
+        is_driving.set()
+        go_on.wait(30)  # blocks the loop
+
+    with ThreadPoolExecutor(2) as others:
+        driver = others.submit(thread.call, hold())
+        assert is_driving.wait(30)
+        waiting = [
+            others.submit(thread.call, asyncio.sleep(0.05, "called")),
+            thread.submit(asyncio.sleep(0.05, "submitted")),
+        ]
+        go_on.set()
+        assert driver.result(30) is None
+        assert [each.result(30) for each in waiting] == ["called", "submitted"]
+    thread.end()
+
+
+def test_for_clients_that_listen_and_for_servers_only_the_thread_drives() -> None:
+    class Listener:
+        pass
+
+    listener = Listener()
+    thread = LoopThread.enter(listener, Client().close, listens=True)
+    server = LoopThread("server", lends=False)
+    for _ in range(20):
+        assert thread.call(name_of_thread()) == "rocketpipe-loop"
+        assert server.call(name_of_thread()) == "server"
+    thread.leave(listener)
+    server.end()
+
+
+def test_to_end_takes_the_loop_from_a_caller_who_drives_it() -> None:
+    thread = settled(LoopThread())
+    began = threading.Event()
+
+    async def wait_forever() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    with ThreadPoolExecutor(1) as other:
+        for _ in range(50):  # so that it is this one who drives
+            other.submit(thread.call, asyncio.sleep(0)).result(30)
+        called = other.submit(thread.call, wait_forever())
+        assert began.wait(30)
+        thread.end()
+        with pytest.raises(IllegalState, match="closed meanwhile"):
+            called.result(30)
+
+
+def test_a_callback_that_exits_does_not_end_the_loop() -> None:
+    thread = LoopThread()
+
+    def leave() -> None:
+        raise SystemExit
+
+    thread.post(lambda: thread.loop.call_soon(leave))
+    assert thread.submit(asyncio.sleep(0, "alive")).result(30) == "alive"
+    thread.end()

@@ -1,11 +1,9 @@
 """The embedded cluster as its users meet it: real threads, sockets and files."""
 
 import asyncio
-import gc
 import inspect
 import logging
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -50,37 +48,6 @@ def test_messages_go_to_all_its_brokers(cluster: EmbeddedCluster) -> None:
     with producer_at(cluster) as producer:
         used = {producer.send(Message("both", b"x")).queue.broker_name for _ in range(16)}
     assert used == {"broker-a", "broker-b"}
-
-
-def open_descriptors() -> list[str]:
-    """What the open descriptors of this process stand for; sockets have numbers of their own."""
-    opened = list(Path("/proc/self/fd").iterdir())  # one of them is that of the listing itself
-    return sorted(str(each.readlink()) for each in opened if each.is_symlink())
-
-
-def test_nothing_is_left_of_it() -> None:
-    files = set(Path(tempfile.gettempdir()).glob("rocketpipe-cluster-*"))
-    gc.collect()  # what other tests have left behind must not end meanwhile
-    descriptors = open_descriptors()
-    threads = threading.active_count()
-    with EmbeddedCluster(slaves=1) as cluster, producer_at(cluster) as producer:
-        producer.send(Message("orders", b"x"))
-        cluster.broker("broker-a", 1).kill()
-        cluster.broker("broker-a").freeze()
-        assert threading.active_count() > threads
-    cluster.close()  # twice is no error
-    assert threading.active_count() == threads
-    gc.collect()
-    assert open_descriptors() == descriptors
-    assert set(Path(tempfile.gettempdir()).glob("rocketpipe-cluster-*")) <= files
-
-
-def test_a_port_that_is_taken_leaves_nothing_either(cluster: EmbeddedCluster) -> None:
-    threads = threading.active_count()
-    port = int(cluster.broker("broker-a").address.partition(":")[2])
-    with pytest.raises(InvalidSetting, match="cannot listen"):
-        EmbeddedCluster(port=port).start()
-    assert threading.active_count() == threads
 
 
 def test_data_is_kept_in_a_folder_that_is_given(tmp_path: Path) -> None:

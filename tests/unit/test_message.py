@@ -1,5 +1,7 @@
+import copy
 import pickle
-from dataclasses import FrozenInstanceError, replace
+from collections.abc import Callable
+from dataclasses import FrozenInstanceError, dataclass, replace
 
 import pytest
 
@@ -70,3 +72,28 @@ def test_without_a_unique_id_a_message_goes_by_its_place() -> None:
     bare = replace(STORED, properties={})
     assert bare.message_id == bare.offset_message_id
     assert (bare.tags, bare.keys) == (None, ())
+
+
+def test_messages_without_properties_share_them_and_nobody_can_write_there() -> None:
+    first, second = Message("t", b"1"), Message("t", b"2")
+    assert first.properties is second.properties == {}
+    changes: list[tuple[Callable[..., object], tuple[object, ...]]] = [
+        (dict.update, ({"a": "1"},)),
+        (dict.setdefault, ("a", "1")),
+        (dict.__setitem__, ("a", "1")),
+        (dict.__ior__, ({"a": "1"},)),
+    ]
+    for change, given in changes:
+        with pytest.raises(TypeError, match="never changed"):
+            getattr(first.properties, change.__name__)(*given)
+    for copied in (copy.deepcopy(first), pickle.loads(pickle.dumps(first)), replace(first)):
+        assert copied == first
+        assert copied.properties is second.properties
+
+
+def test_a_dataclass_of_ones_own_may_inherit_from_message() -> None:
+    @dataclass(frozen=True)
+    class Order(Message):
+        number: int = 0
+
+    assert Order("t", b"", keys="k", properties={"a": "1"}).keys == ("k",)

@@ -123,7 +123,7 @@ class Broker:
         settings = self.settings
         loop = asyncio.get_running_loop()
         self.faults.on_changed = lambda: loop.call_soon_threadsafe(self._faults_changed)
-        await self.store.open()
+        await self.store.open(is_copy=settings.is_slave)
         try:
             self.topics.load()
             self.groups.load()

@@ -10,12 +10,13 @@ import random
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any, Final, Self, TypedDict, Unpack
 
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import InvalidSetting, MalformedBody
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.frame import RemotingCommand
 
 # A request of ours, far from Apache's codes: how other processes control the faults of a broker.

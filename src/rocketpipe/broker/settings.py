@@ -1,12 +1,13 @@
 """The settings of a broker, with RocketMQ's defaults, also by RocketMQ's own names."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.remoting.address import PORT_MAX, Address
 from rocketpipe.wire.bodies.route import Perm
 from rocketpipe.wire.java_text import read_integer, write_bool
@@ -72,6 +73,7 @@ class BrokerSettings:
     slave_read_enable: bool = False  # send who is far behind to a slave
     access_message_in_memory_max_ratio: float = 0.4  # far: further than so much of the memory
     default_query_max_num: int = 32  # messages that answer a query by unique id
+    max_msgs_num_batch: int = 64  # messages that answer any query, at most
     notify_consumer_ids_changed_enable: bool = True
 
     transaction_timeout: float = 6.0  # a producer has so long to end what it began
@@ -274,6 +276,7 @@ _PROPERTIES: Mapping[str, _Property] = {
     "slaveReadEnable": _Property("slave_read_enable", _BOOL),
     "accessMessageInMemoryMaxRatio": _Property("access_message_in_memory_max_ratio", _number(100)),
     "defaultQueryMaxNum": _Property("default_query_max_num", _INT),
+    "maxMsgsNumBatch": _Property("max_msgs_num_batch", _INT),
     "notifyConsumerIdsChangedEnable": _Property("notify_consumer_ids_changed_enable", _BOOL),
     "startAcceptSendRequestTimeStamp": _Property("start_accept_send_request_timestamp_ms", _INT),
     "channelExpiredTimeout": _Property("channel_expired_timeout", _MS),
@@ -329,6 +332,7 @@ _CHANGEABLE = frozenset(
         "slaveReadEnable",
         "accessMessageInMemoryMaxRatio",
         "defaultQueryMaxNum",
+        "maxMsgsNumBatch",
         "notifyConsumerIdsChangedEnable",
     }
 )

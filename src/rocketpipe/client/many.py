@@ -1,39 +1,70 @@
 """Sending many messages: neighbours that may travel together are packed into batches."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from operator import attrgetter
+from typing import NamedTuple
 
 from rocketpipe.client.checks import RETRY_PREFIX, is_delayed
 from rocketpipe.client.replies import Reply
 from rocketpipe.client.settings import ProducerSettings
-from rocketpipe.errors import MQError
-from rocketpipe.message import Message, SendResult
+from rocketpipe.message import Message
 
 MEMBER_BYTES = 200  # about what properties and lengths add to a body
 
+# Everything but the body. Neighbours that have it in common need to be looked at only once.
+_shape = attrgetter(*(each.name for each in fields(Message) if each.name != "body"))
 
-def packs(messages: Iterable[Message], settings: ProducerSettings) -> Iterator[list[Message]]:
+
+class Pack(NamedTuple):
+    """Neighbours that may be a batch together."""
+
+    messages: list[Message]
+    alike: bool  # they differ in their bodies alone, which are bytes
+
+
+def packs(messages: Iterable[Message], settings: ProducerSettings) -> Iterator[Pack]:
     """The messages, in order, cut into runs of those that may be a batch together."""
+    count_max, bytes_max = settings.batch_messages_max, settings.batch_bytes_max
+    body_bytes_max = settings.compress_body_bytes_min - 1
     pack: list[Message] = []
     size = 0
+    shape = None  # of the first in the pack
+    alike = True
     for message in messages:
-        alone = _goes_alone(message, settings)
+        if (
+            type(message) is Message
+            and _shape(message) == shape
+            and type(message.body) is bytes
+            and len(message.body) <= body_bytes_max
+        ):
+            is_like_first, alone = True, False
+        else:
+            is_like_first, alone = False, _goes_alone(message, settings)
         more = 0 if alone else len(message.body) + MEMBER_BYTES
         if pack and (
             alone
-            or len(pack) >= settings.batch_messages_max
-            or size + more > settings.batch_bytes_max
-            or message.topic != pack[0].topic
-            or message.wait_store_ok != pack[0].wait_store_ok
+            or len(pack) >= count_max
+            or size + more > bytes_max
+            or not (is_like_first or _may_go_together(message, pack[0]))
         ):
-            yield pack
-            pack, size = [], 0
+            yield Pack(pack, alike)
+            pack, size, shape, alike = [], 0, None, True
+        if alone:
+            yield Pack([message], alike=False)
+            continue
+        if not pack:
+            shape = _shape(message)
+        elif not is_like_first:
+            alike = False
         pack.append(message)
         size += more
-        if alone:
-            yield pack
-            pack, size = [], 0
     if pack:
-        yield pack
+        yield Pack(pack, alike)
+
+
+def _may_go_together(one: Message, other: Message) -> bool:
+    return one.topic == other.topic and one.wait_store_ok == other.wait_store_ok
 
 
 def _goes_alone(message: object, settings: ProducerSettings) -> bool:
@@ -50,19 +81,3 @@ def _goes_alone(message: object, settings: ProducerSettings) -> bool:
         or isinstance(message, Reply)
         or message.topic.startswith(RETRY_PREFIX)
     )
-
-
-def split_result(result: SendResult, count: int) -> list[SendResult | MQError]:
-    """What a batch's result says of each of its messages."""
-    ids = result.message_id.split(",")
-    offset_ids = result.offset_message_id.split(",")
-    if len(offset_ids) != count:  # an inner batch, which is one message to the broker
-        offset_ids = [result.offset_message_id] * count
-    # Not _replace, which takes twice as long: one of these is made for every message.
-    status, _, _, queue, offset, *rest = result
-    return [
-        SendResult._make((status, message_id, offset_id, queue, queue_offset, *rest))
-        for queue_offset, (message_id, offset_id) in enumerate(
-            zip(ids, offset_ids, strict=True), offset
-        )
-    ]

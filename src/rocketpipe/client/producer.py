@@ -13,8 +13,9 @@ from rocketpipe.client.environment import Environment
 from rocketpipe.client.hooks import Hooks, SendHook
 from rocketpipe.client.instance import CheckTransaction, ClientInstance
 from rocketpipe.client.lifecycle import InFlight, Lifecycle
-from rocketpipe.client.many import packs, split_result
+from rocketpipe.client.many import Pack, packs
 from rocketpipe.client.namespace import with_namespace
+from rocketpipe.client.outcomes import Outcome, SendOutcomes
 from rocketpipe.client.outgoing import Outgoing, Packer
 from rocketpipe.client.queue_choice import Policy, policy_settings
 from rocketpipe.client.recaller import Recaller
@@ -161,7 +162,7 @@ class AsyncProducer:
 
     async def send_many(
         self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> list[SendResult | MQError]:
+    ) -> SendOutcomes:
         """A result or an error for each message, in order; the timeout is for each by itself.
 
         Neighbours of one topic go together as batches, several batches at a time. It takes from
@@ -170,13 +171,13 @@ class AsyncProducer:
         """
         self._lifecycle.require_running()
         timeout = self._timeout(timeout)
-        results: list[SendResult | MQError] = []
+        outcomes = SendOutcomes()
         failures: list[Exception] = []
         room = asyncio.Semaphore(self.settings.batches_in_flight_max)
 
-        async def send_pack(pack: list[Message], start: int) -> None:
+        async def send_pack(pack: Pack, number: int) -> None:
             try:
-                results[start : start + len(pack)] = await self._send_pack(pack, timeout)
+                outcomes.settle(number, await self._send_pack(pack, timeout))
             except Exception as error:
                 failures.append(error)
             finally:
@@ -194,12 +195,10 @@ class AsyncProducer:
                     failures.append(error)
                 if pack is None or failures:
                     break
-                start = len(results)
-                results += [_NOT_SENT] * len(pack)
-                tasks.create_task(send_pack(pack, start))
+                tasks.create_task(send_pack(pack, outcomes.expect(len(pack.messages))))
         if failures:
             raise failures[0]
-        return results
+        return outcomes
 
     async def request(
         self,
@@ -230,27 +229,33 @@ class AsyncProducer:
         with self._in_flight:
             return await self._recaller.recall(topic, recall_handle, timeout=self._timeout(timeout))
 
-    async def _send_pack(self, pack: list[Message], timeout: float) -> list[SendResult | MQError]:
+    async def _send_pack(self, pack: Pack, timeout: float) -> SendResult | list[Outcome]:
+        messages = pack.messages
+        if len(messages) == 1:
+            return [await self._send_one(messages[0], timeout)]
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         try:
-            if len(pack) == 1:
-                return [await self.send(pack[0], timeout=timeout)]
             self._lifecycle.require_running()
-            outgoing = self._packer.pack_batch(pack)
-            result = await self._deliver(outgoing, None, timeout)
-            return split_result(result, len(pack))
+            outgoing = self._packer.pack_batch(messages, alike=pack.alike)
+            return await self._deliver(outgoing, None, timeout)
         except (InvalidMessage, SendFailed) as error:
             left = deadline - now()
-            if len(pack) == 1 or left <= 0:
-                return [error] * len(pack)
-            if isinstance(error, SendFailed) and error.code != ResponseCode.MESSAGE_ILLEGAL:
-                return [error] * len(pack)
+            is_illegal = (
+                isinstance(error, InvalidMessage) or error.code == ResponseCode.MESSAGE_ILLEGAL
+            )
+            if left <= 0 or not is_illegal:
+                return [error] * len(messages)
         except MQError as error:
-            return [error] * len(pack)
+            return [error] * len(messages)
         # One of them is not well, and the others shall not suffer for it.
-        singly = await asyncio.gather(*(self._send_pack([message], left) for message in pack))
-        return [outcome for (outcome,) in singly]
+        return await asyncio.gather(*(self._send_one(message, left) for message in messages))
+
+    async def _send_one(self, message: Message, timeout: float) -> Outcome:
+        try:
+            return await self.send(message, timeout=timeout)
+        except MQError as error:
+            return error
 
     async def _probe_brokers(self) -> None:
         """Ask the brokers that the policy is unsure of whether they answer at all."""
@@ -273,10 +278,6 @@ class AsyncProducer:
             return self.settings.send_timeout
         check_seconds("timeout", timeout)
         return timeout
-
-
-# Stands for results to come; nobody sees it.
-_NOT_SENT = MQError("not sent yet")
 
 
 def producer_settings(

@@ -4,7 +4,7 @@ It decides and does nothing itself: it yields what it wants done, and is sent ho
 there is one retry loop for all the ways to send, and its tests need no loop and no broker.
 """
 
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable
 from random import Random
 from typing import NamedTuple
 
@@ -98,7 +98,7 @@ def send_flow(
                 stored.status is SendStatus.SEND_OK
                 or not settings.retry_another_broker_when_not_store_ok
             ):
-                return _with_attempts(stored, attempts)
+                return with_attempts(stored, attempts)
         elif not may_retry(ended.attempt.error):
             reason = "which no other broker would take differently"
             break
@@ -113,11 +113,12 @@ def send_flow(
             yield Pause(min(pause * dice.uniform(0.5, 1.5), (deadline - now()) / 2))
             pause *= 2
     if stored is not None:
-        return _with_attempts(stored, attempts)
+        return with_attempts(stored, attempts)
     raise SendFailed(topic, reason, attempts) from (attempts[-1].error if attempts else None)
 
 
-def _with_attempts(result: SendResult, attempts: list[Attempt]) -> SendResult:
+def with_attempts(result: SendResult, attempts: Iterable[Attempt]) -> SendResult:
+    """The same result, with how it came about."""
     # Not _replace, which takes twice as long; the attempts stand last.
     return SendResult._make((*result[:-1], tuple(attempts)))
 

@@ -3,16 +3,27 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from rocketpipe.client.hooks import Hooks, SendContext
 from rocketpipe.client.instance import ClientInstance, vip_address
+from rocketpipe.client.late_result import LateResult
 from rocketpipe.client.namespace import without_namespace
 from rocketpipe.client.outgoing import Outgoing
 from rocketpipe.client.queue_choice import Choice, Outcome, Policy
 from rocketpipe.client.route import TopicRoute
 from rocketpipe.client.routes import Template
-from rocketpipe.client.send_flow import Choose, Ended, Pause, Try, blame, send_flow
+from rocketpipe.client.send_flow import (
+    Choose,
+    Ended,
+    Pause,
+    Try,
+    blame,
+    may_retry,
+    send_flow,
+    with_attempts,
+)
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import (
@@ -28,6 +39,7 @@ from rocketpipe.errors import (
 from rocketpipe.message import Attempt, MessageQueue, SendResult, SendStatus
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection
+from rocketpipe.remoting.unanswered import Late
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.requests.sending import SendMessageReply
 
@@ -72,6 +84,7 @@ class Sender:
         """Send to the queue asked for, or to those the policy gives, until a broker has it."""
         now = self._now
         deadline = now() + timeout
+        late = LateResult(deadline)
         flow = send_flow(
             outgoing.messages[0].topic,
             await self._chooser(outgoing, target, timeout),
@@ -89,9 +102,18 @@ class Sender:
                     step = flow.send(None)
                 else:
                     number += 1
-                    step = flow.send(await self._try(outgoing, step, number))
+                    trying = self._try(outgoing, step, number, late)
+                    # Before the second there is none that could be answered late.
+                    step = flow.send(await (trying if number == 1 else late.or_end(trying)))
         except StopIteration as done:
             return cast(SendResult, done.value)
+        except SendFailed as failure:
+            # All attempts are made, but one whose time was over may still be answered.
+            if may_retry(failure.attempts[-1].error if failure.attempts else None):
+                result = await late.wait(deadline - now())
+                if result is not None:
+                    return with_attempts(result, failure.attempts)
+            raise
 
     async def send_oneway(self, outgoing: Outgoing, target: Target, *, timeout: float) -> None:
         """Hand it over once. Whether it arrives, nobody knows."""
@@ -99,7 +121,7 @@ class Sender:
         choose = await self._chooser(outgoing, target, timeout)
         choice, _ = choose(())
         step = Try(choice, deadline - self._now())
-        attempt, _ = await self._try(outgoing, step, 1, is_oneway=True)
+        attempt, _ = await self._try(outgoing, step, 1, None)
         if attempt.error is not None:
             reason = "and a one-way send has only one"
             raise SendFailed(outgoing.messages[0].topic, reason, [attempt]) from attempt.error
@@ -137,8 +159,9 @@ class Sender:
         return queues
 
     async def _try(
-        self, outgoing: Outgoing, step: Try, number: int, *, is_oneway: bool = False
+        self, outgoing: Outgoing, step: Try, number: int, late: LateResult | None
     ) -> Ended:
+        """An attempt; without anybody to tell of a late answer, it is one-way."""
         choice = step.choice
         queue = choice.queue
         address = self._known_address(outgoing.topic, queue.broker_name)
@@ -146,17 +169,17 @@ class Sender:
         result: SendResult | None = None
         context: SendContext | None = None
         if self._hooks:
-            context = self._context(outgoing, queue, address, number, is_oneway)
+            context = self._context(outgoing, queue, address, number, is_oneway=late is None)
             self._hooks.before(context)  # who forbids it here, forbids the whole send
         started, started_ms = self._now(), self._wall_ms()
         outcome = Outcome.ABANDONED  # unless we learn better: the caller may give up meanwhile
         self._policy.started(queue.broker_name, started)
         try:
+            if late is not None and late.result is not None:
+                raise asyncio.CancelledError  # answered while we paused
             if address is None:
                 address = await self._learn_address(outgoing.topic, queue.broker_name, step.timeout)
-            result = await self._exchange(
-                outgoing, queue, address, started + step.timeout, is_oneway=is_oneway
-            )
+            result = await self._exchange(outgoing, queue, address, started + step.timeout, late)
             if result is not None:  # handing over a one-way message tells nothing of the broker
                 outcome = Outcome.OK
         except MQError as failure:
@@ -166,8 +189,11 @@ class Sender:
             if outcome is Outcome.REFUSED or isinstance(failure, ConnectFailed | ConnectionLost):
                 self._instance.routes.refresh_soon(outgoing.topic)
         except asyncio.CancelledError:
-            error = ClientError("the caller gave up")
-            raise
+            result = late.result if late is not None else None
+            if result is None:
+                error = ClientError("the caller gave up")
+                raise
+            error = ClientError(f"{result.queue.broker_name} answered an earlier attempt meanwhile")
         finally:
             ended = self._now()
             self._policy.finished(queue.broker_name, ended, ended - started, outcome)
@@ -176,7 +202,7 @@ class Sender:
                 str(address) if address else None,
                 started_ms,
                 ended - started,
-                result.status if result is not None else None,
+                result.status if result is not None and error is None else None,
                 error,
                 choice.reason,
                 choice.passed_over,
@@ -205,8 +231,7 @@ class Sender:
         queue: MessageQueue,
         address: Address,
         deadline: float,
-        *,
-        is_oneway: bool,
+        late: LateResult | None,
     ) -> SendResult | None:
         connections = self._instance.connections
         connection = connections.find(address) or await connections.get(
@@ -215,15 +240,34 @@ class Sender:
         command = outgoing.request(queue).to_command(outgoing.body)
         command.serialize_type = self._settings.remoting.serialize_type
         timeout = deadline - self._now()
-        if is_oneway:
+        if late is None:
             await connection.send_oneway(command, timeout=timeout)
             return None
+        hear = partial(self._hear_late, late, connection, outgoing, queue)
         try:
-            answer = await connection.invoke(command, timeout=timeout)
+            answer = await connection.invoke(
+                command, timeout=timeout, late=Late(hear, late.deadline)
+            )
         except RequestTimeout:
             connections.suspect(connection)
             raise
         return self._judge(answer, connection, outgoing, queue)
+
+    def _hear_late(
+        self,
+        late: LateResult,
+        connection: Connection,
+        outgoing: Outgoing,
+        queue: MessageQueue,
+        answer: RemotingCommand,
+    ) -> None:
+        try:
+            result = self._judge(answer, connection, outgoing, queue)
+        except MQError:
+            return  # another attempt may do better
+        retries = self._settings.retry_another_broker_when_not_store_ok
+        if result.status is SendStatus.SEND_OK or not retries:
+            late.settle(result)
 
     def _judge(
         self,
@@ -259,6 +303,7 @@ class Sender:
         queue: MessageQueue,
         address: Address | None,
         number: int,
+        *,
         is_oneway: bool,
     ) -> SendContext:
         return SendContext(

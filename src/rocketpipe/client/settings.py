@@ -111,7 +111,8 @@ class ProducerSettings(ClientSettings):
     """For a whole send, with all its attempts."""
     attempt_timeout: float | Literal["fair"] | None = "fair"
     """For one attempt: a fair share of the time that is left, a number of seconds, or None for all
-    of it, as in Java, where one dead broker may use up the time of them all."""
+    of it, as in Java, where one dead broker may use up the time of them all. A later answer still
+    counts, until the deadline of the send."""
     retry_times: int = 2
     """How many more attempts there may be after the first."""
     retry_another_broker_when_not_store_ok: bool = False

@@ -1,11 +1,12 @@
 """The KV configuration: texts by namespace and key, kept in a file when there is one."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import InvalidSetting, MalformedBody
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.remoting.dispatch import Refusal
 from rocketpipe.wire.bodies.codec import Body
 

@@ -1,11 +1,12 @@
 """What can be set about a NameServer, by Apache's names in Python's spelling."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.java_text import read_bool, read_integer, write_bool
 from rocketpipe.wire.naming import wire_name
 

@@ -5,22 +5,22 @@ How it works
   the peer's and goes to the handler.
 - What is written during one turn of the event loop leaves in one system call: with many requests
   in flight that saves most of the cost of sending them.
-- One timer serves the deadlines of all requests. It is set to the earliest and looks at them all
-  when it rings; as answers usually come long before, it rings about once per timeout. When they
-  do not come it rests a microsecond per request between looks, which take a tenth of that: so a
-  frozen peer can't keep the loop busy, and the last of 65535 deadlines is kept 66 ms late.
+- One timer serves the deadlines of all requests (`unanswered.py`).
+- Of many requests that came together a server takes some in each turn of the loop. So the first
+  are answered while the others still wait, and both ends work at the same time: a client with 64
+  sends in flight would else send them all, wait for all the answers, and send the next 64.
 - Whatever ends a connection ends every request on it at once, with the reason.
 """
 
 import asyncio
 import copy
 import logging
-import math
 from collections import deque
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import TypeVar
 
-from rocketpipe.codes import ResponseCode, request_name
+from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import (
     BrokerError,
     ConnectionLost,
@@ -35,6 +35,7 @@ from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code, fai
 from rocketpipe.remoting.network import Network
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings, client_context
+from rocketpipe.remoting.unanswered import Late, Unanswered
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
 from rocketpipe.wire.headers import Reply, Request
 from rocketpipe.wire.signature import Credentials, signed_fields
@@ -47,6 +48,8 @@ R = TypeVar("R", bound=Reply)
 HoldsAnswer = Callable[["Connection", RemotingCommand, Outcome], bool]
 
 _OPAQUE_MAX = 0x7FFFFFFF
+_REQUESTS_PER_TURN = 16
+_ANSWER_BYTES_PER_TURN = 64 * 1024
 _refuse_all = dispatch_by_code({})
 
 
@@ -81,15 +84,6 @@ async def connect(
     )
 
 
-class _Waiting(NamedTuple):
-    """A request that has no answer yet."""
-
-    future: asyncio.Future[RemotingCommand]
-    deadline: float
-    code: int
-    timeout: float
-
-
 class Connection(asyncio.Protocol):
     """Both ends of a connection; made by `connect` or by a `Server`."""
 
@@ -115,7 +109,8 @@ class Connection(asyncio.Protocol):
         # Who was connected to must not let a peer that does not read fill its memory; who
         # connected has to go on reading, or two full ends would wait for each other forever.
         self._is_server_side = address is None
-        self._is_stalled = False
+        self._is_stalled = False  # reads no more for now
+        self._next_turn: asyncio.Handle | None = None  # when it takes what is left of a burst
         self._loop = asyncio.get_running_loop()
         # When we asked for something that no sign of life has followed yet.
         self.unheard_since: float | None = None
@@ -123,20 +118,18 @@ class Connection(asyncio.Protocol):
         self._gone = self._loop.create_future()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
         self._opaque = 0
-        self._waiting: dict[int, _Waiting] = {}
+        self._unanswered = Unanswered()
         self._for_room: deque[asyncio.Event] = deque()  # the turns of those who wait, in order
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._is_writing_paused = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = math.inf
         self._idle_timer: asyncio.TimerHandle | None = None
         self._moved_at = self._loop.time()  # when bytes last moved, in or out
         self._unwritten_bytes = 0  # how many there were at the last look
 
     def __repr__(self) -> str:
-        state = f"lost: {self.lost}" if self.lost else f"{len(self._waiting)} in flight"
+        state = f"lost: {self.lost}" if self.lost else f"{len(self._unanswered)} in flight"
         return f"<Connection {self.address}, {state}>"
 
     # Asking the peer.
@@ -150,8 +143,10 @@ class Connection(asyncio.Protocol):
             raise BrokerError(answer.code, answer.remark, self.address)
         return request.reply.from_answer(answer)
 
-    async def invoke(self, command: RemotingCommand, *, timeout: float) -> RemotingCommand:
-        """The answer to a command, whatever its code."""
+    async def invoke(
+        self, command: RemotingCommand, *, timeout: float, late: Late | None = None
+    ) -> RemotingCommand:
+        """The answer to a command, whatever its code; `late` is told if it comes too late."""
         now = self._loop.time()
         deadline = now + timeout
         if self._may_not_send(timeout):
@@ -161,14 +156,14 @@ class Connection(asyncio.Protocol):
         opaque = self._next_opaque()
         command.opaque = opaque
         self._write(self._encode(self._signed(command)))
-        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
-        self._waiting[opaque] = _Waiting(future, deadline, command.code, timeout)
-        if deadline < self._timer_at:
-            self._set_timer(deadline)
         try:
-            return await future
+            return await self._unanswered.expect(command, self.address, deadline, timeout)
+        except RequestTimeout:
+            if late is not None:
+                self._unanswered.expect_late(opaque, late)
+            raise
         finally:
-            self._waiting.pop(opaque, None)  # still there when the caller was cancelled
+            self._unanswered.forget(opaque)  # still there when the caller was cancelled
             self._offer_room()
 
     async def send_oneway(self, command: RemotingCommand, *, timeout: float) -> None:
@@ -213,14 +208,14 @@ class Connection(asyncio.Protocol):
     def _next_opaque(self) -> int:
         while True:
             self._opaque = self._opaque % _OPAQUE_MAX + 1
-            if self._opaque not in self._waiting:
+            if self._opaque not in self._unanswered:
                 return self._opaque
 
     # Room: how much may be on its way at once.
 
     def _is_full(self) -> bool:
         in_flight_max = self._settings.requests_in_flight_max
-        return self._is_choked() or len(self._waiting) >= in_flight_max
+        return self._is_choked() or len(self._unanswered) >= in_flight_max
 
     def _is_choked(self) -> bool:
         """Whether as many bytes as may wait to be written do."""
@@ -248,8 +243,8 @@ class Connection(asyncio.Protocol):
                     turn.clear()
                     await turn.wait()
         except TimeoutError:
-            many = len(self._waiting) >= self._settings.requests_in_flight_max
-            what = f"{len(self._waiting)} requests" if many else "too many bytes"
+            many = len(self._unanswered) >= self._settings.requests_in_flight_max
+            what = f"{len(self._unanswered)} requests" if many else "too many bytes"
             raise TooManyRequests(
                 self.address, command.name, f"{what} on their way already"
             ) from None
@@ -262,26 +257,6 @@ class Connection(asyncio.Protocol):
     def _offer_room(self) -> None:
         if self._for_room and not self._is_full():
             self._for_room[0].set()
-
-    # Deadlines.
-
-    def _set_timer(self, at: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._loop.call_at(at, self._expire) if at < math.inf else None
-
-    def _expire(self) -> None:
-        now = self._loop.time()
-        earliest = math.inf
-        for waiting in self._waiting.values():
-            if waiting.deadline > now:
-                earliest = min(earliest, waiting.deadline)
-            elif not waiting.future.done():
-                name = request_name(waiting.code)
-                waiting.future.set_exception(RequestTimeout(self.address, name, waiting.timeout))
-        self._timer = None
-        self._set_timer(max(earliest, now + len(self._waiting) * 1e-6))
 
     # Writing.
 
@@ -338,12 +313,23 @@ class Connection(asyncio.Protocol):
 
     def _read_on(self) -> None:
         assert self._transport is not None
+        taken = 0
+        if self._next_turn is not None:
+            self._next_turn.cancel()
+            self._next_turn = None
         try:
             while not self._stalls() and self.lost is None:
                 frame = self._decoder.next_frame()
                 if frame is None:
                     break
                 self._take(RemotingCommand.decode(frame))
+                taken += 1
+                if self._is_server_side and (
+                    taken >= _REQUESTS_PER_TURN or self._outbox_bytes >= _ANSWER_BYTES_PER_TURN
+                ):
+                    if self._decoder.has_partial_frame:
+                        self._next_turn = self._loop.call_soon(self._read_on)
+                    break
         except MalformedData as error:
             log.info("%s: cut the connection: %s", self.address, error)
             self.abort(type(error)(f"{self.address}: {error}"))
@@ -356,17 +342,14 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _stalls(self) -> bool:
-        return self._is_server_side and self._is_choked()
+        return self._is_server_side and (self._is_choked() or self._next_turn is not None)
 
     def _take(self, command: RemotingCommand) -> None:
         if not command.is_response:
             self._take_request(command)
             return
-        waiting = self._waiting.pop(command.opaque, None)
-        if waiting is None or waiting.future.done():
+        if not self._unanswered.hear(command):
             log.debug("%s: dropped a late answer, %s", self.address, command.name)
-        else:
-            waiting.future.set_result(command)
 
     def eof_received(self) -> None:
         """A peer that has said its last word is taken at that, even if it would still read."""
@@ -395,7 +378,12 @@ class Connection(asyncio.Protocol):
         else:
             task = self._loop.create_task(self._await_outcome(request, outcome))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(partial(self._forget_task, outcome))
+
+    def _forget_task(self, outcome: Awaitable[Outcome], task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if isinstance(outcome, Coroutine):
+            outcome.close()  # it may never have begun, if we were lost as soon as it was asked for
 
     async def _await_outcome(self, request: RemotingCommand, pending: Awaitable[Outcome]) -> None:
         try:
@@ -469,12 +457,10 @@ class Connection(asyncio.Protocol):
             return
         self.lost = error
         self._hand_over()
-        for timer in (self._timer, self._idle_timer):
+        for timer in (self._idle_timer, self._next_turn):
             if timer is not None:
                 timer.cancel()
-        for waiting in self._waiting.values():
-            if not waiting.future.done():
-                waiting.future.set_exception(copy.copy(error))
+        self._unanswered.end(error)
         for task in self._tasks:
             task.cancel()
         for turn in self._for_room:

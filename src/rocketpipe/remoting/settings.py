@@ -1,8 +1,7 @@
 """The limits of connections: nothing from outside, and nothing on its way out, is unbounded."""
 
-from dataclasses import dataclass
-
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.frame import FRAME_BYTES_MAX, SerializeType
 
 

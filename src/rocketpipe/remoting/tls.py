@@ -1,11 +1,12 @@
 """TLS: which certificates to show, and which to believe."""
 
 import ssl
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 
 
 class TlsMode(StrEnum):

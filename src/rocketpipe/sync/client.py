@@ -23,6 +23,8 @@ class BlockingClient:
     Many threads may use it at once. In a forked child it is of no use, and says so.
     """
 
+    _LISTENS = False  # to what comes unasked, and soon: then the loop is never left undriven
+
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
         self._loop_thread: LoopThread | None = None
@@ -35,7 +37,9 @@ class BlockingClient:
         with self._lock:
             is_first = self._loop_thread is None
             if self._loop_thread is None:
-                self._loop_thread = LoopThread.enter(self, self._client.close)
+                self._loop_thread = LoopThread.enter(
+                    self, self._client.close, listens=self._LISTENS
+                )
         try:
             self._call(self._client.start())
         except BaseException:

@@ -24,6 +24,8 @@ class PullConsumer(BlockingClient):
             ...
     """
 
+    _LISTENS = True
+
     def __init__(
         self,
         consumer_group: str | PullConsumerSettings,
@@ -182,6 +184,8 @@ class PushConsumer(BlockingClient):
     ):
         threading.Event().wait()
     """
+
+    _LISTENS = True
 
     def __init__(
         self,

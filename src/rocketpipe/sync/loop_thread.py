@@ -1,17 +1,18 @@
-"""The event loop behind all blocking clients of a process, on a thread of its own.
+"""The event loop behind all blocking clients of a process: whoever needs it drives it.
 
-It starts with the first client and ends with the last, or when the interpreter exits. A blocking
-call hands its coroutine over and waits; that is all, for these reasons:
+It starts with the first client and ends with the last, or when the interpreter exits. It has a
+thread of its own, which drives it while nobody calls. A blocking call finds it
 
-- The hop costs two switches between threads. A coroutine that yields once took 14 microseconds when
-  its caller drove the loop, 30 through this thread and 70 through asyncio's
-  run_coroutine_threadsafe. What makes the difference is a plain lock to wait on, and a mailbox that
-  wakes the loop once for all that is in it. Java's producer hops in the same way between its
-  caller and Netty.
-- To drive the loop on the calling thread would spare the hop. But in the main thread Python runs
-  signal handlers between any two instructions, and one that raises (Ctrl-C, an alarm of a test
-  runner or a web server) would tear through the work of everybody who shares the loop. Waiting on
-  a lock, the caller can be torn away and nothing else is hurt.
+- undriven, and drives it until it has its answer. That spares two switches between threads, half of
+  the time that a send takes before and after the broker's;
+- or driven, by the thread or by another caller, and leaves its coroutine there and waits.
+
+The thread lends the loop to callers who come often: after it has done a call, it rests until none
+has come for a while, or until somebody needs it.
+
+In the main thread Python runs signal handlers between any two instructions, and one that raises
+would tear through the work of everybody who shares the loop. So they wait while a caller drives
+there: see signals.py. It costs a few microseconds.
 
 A fork copies no threads, so in the child nothing of this lives: its clients say so at once, and
 the first one started there starts a thread there.
@@ -19,6 +20,7 @@ the first one started there starts a thread there.
 
 import asyncio
 import atexit
+import logging
 import os
 import selectors
 import threading
@@ -27,9 +29,13 @@ from concurrent.futures import Future, wait
 from typing import Any, Generic, TypeVar
 
 from rocketpipe.errors import IllegalState
+from rocketpipe.sync.signals import SignalsLater
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+REST_SECONDS = 0.02  # enough for whoever sends one after another
 EXIT_TIMEOUT = 5.0  # how long clients that nobody closed may hold up the end of the program
 
 Close = Callable[[], Coroutine[Any, Any, None]]
@@ -39,13 +45,18 @@ class LoopThread:
     """Get it with `enter`; give it back with `leave`."""
 
     @staticmethod
-    def enter(client: object, close: Close) -> "LoopThread":
-        """The thread of this process, which will close the client at exit unless it has left."""
+    def enter(client: object, close: Close, *, listens: bool = False) -> "LoopThread":
+        """The loop of this process, which will close the client at exit unless it has left.
+
+        For a client that listens, the thread drives the loop at all times.
+        """
         global _current
         with _lock:
             if _current is None:
                 _current = LoopThread()
             _current._clients[client] = close
+            if listens:
+                _current._listeners.add(client)
             return _current
 
     def leave(self, client: object) -> None:
@@ -53,22 +64,29 @@ class LoopThread:
         global _current
         with _lock:
             self._clients.pop(client, None)
+            self._listeners.discard(client)
             is_last = _current is self and not self._clients
             if is_last:
                 _current = None
         if is_last:
             self.end()
 
-    def __init__(self, name: str = "rocketpipe-loop") -> None:
+    def __init__(self, name: str = "rocketpipe-loop", *, lends: bool = True) -> None:
         self._clients: dict[object, Close] = {}
+        self._listeners: set[object] = set() if lends else {self}
         self._selector = selectors.DefaultSelector()
-        self._loop = asyncio.SelectorEventLoop(self._selector)
+        self.loop = asyncio.SelectorEventLoop(self._selector)
+        self._state = threading.Lock()  # of what follows, but for jobs
         self._mail: list[Callable[[], object]] = []
-        self._mail_lock = threading.Lock()
         self._is_mail_known = False  # to the loop: one wake-up serves all that is in it
+        self._is_driven = False
+        self._driven_for: _Job[Any] | None = None  # a caller's, while he drives
+        self._turns_of_callers = 0
+        self._is_ending = False
         self._is_over = False
+        self.jobs = 0  # started and not done; whoever drives counts
+        self._wanted = threading.Event()  # the thread is: somebody waits, and nobody drives
         self.is_abandoned = False
-        self._ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -77,9 +95,18 @@ class LoopThread:
         self._admit(coroutine)
         answered = threading.Lock()
         answered.acquire()
-        job = _Job(coroutine, self._loop, lambda _: answered.release())
+
+        def on_done(_: object) -> None:
+            answered.release()
+            self._lend(job)
+
+        job = _Job(coroutine, self, on_done)
         try:
-            if not self.post(job.start):
+            with SignalsLater(self._stop_driving):
+                is_mine = self._take_wheel(job)
+                if is_mine:
+                    self._drive(job)
+            if not is_mine and not self.post(job.start):
                 return run_alone(coroutine)
             answered.acquire()
         except BaseException:
@@ -95,7 +122,7 @@ class LoopThread:
         """A future of what the coroutine returns; cancelling it cancels the coroutine."""
         self._admit(coroutine)
         future: Future[T] = Future()
-        job = _Job(coroutine, self._loop, lambda task: _pass_on(task, future))
+        job = _Job(coroutine, self, lambda task: _pass_on(task, future))
         try:
             if not self.post(job.start):
                 future.set_result(run_alone(coroutine))
@@ -144,64 +171,132 @@ class LoopThread:
 
     def post(self, work: Callable[[], object]) -> bool:
         """Have the loop do this soon; False if it is over."""
-        with self._mail_lock:
+        with self._state:
             if self._is_over:
                 return False
             self._mail.append(work)
-            is_news, self._is_mail_known = not self._is_mail_known, True
-        if is_news:
+            is_driven = self._is_driven
+            is_news, self._is_mail_known = not self._is_mail_known, is_driven
+        if not is_driven:
+            self._wanted.set()
+        elif is_news:
             self._wake()
         return True
 
     def _wake(self) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._read_mail)
+            self.loop.call_soon_threadsafe(self._read_mail)
         except RuntimeError:
             pass  # it is closed, and has read its mail before
 
     def _read_mail(self) -> None:
-        with self._mail_lock:
+        with self._state:
             mail, self._mail = self._mail, []
             self._is_mail_known = False
         for work in mail:
             work()
 
+    # Driving. Nobody relies on how long another drives: who stops leaves the rest to the thread.
+
+    def _take_wheel(self, job: "_Job[Any] | None") -> bool:
+        """Whether we may drive: a caller for his job, or the thread for nobody in particular."""
+        with self._state:
+            may_not = job is not None and (self._listeners or self._is_ending)
+            if self._is_driven or self._is_over or may_not:
+                return False
+            self._is_driven = True
+            self._driven_for = job
+            self._turns_of_callers += job is not None
+            return True
+
+    def _drive(self, job: "_Job[Any] | None" = None) -> None:
+        try:
+            self._read_mail()
+            if job is not None:
+                job.start()
+            self.loop.run_forever()
+        finally:
+            with self._state:
+                self._is_driven = False
+                self._driven_for = None
+                is_rest = self.jobs > 0 or self._mail or self._is_ending
+            if is_rest:
+                self._wanted.set()
+
+    def _stop_driving(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+
+    def _lend(self, job: "_Job[Any]") -> None:
+        """The call is answered: whoever drove for it goes, or leaves the loop to the next one."""
+        if self._is_over:
+            return  # the last turn is not to be stopped
+        if job is self._driven_for or (self.jobs == 0 and not self._listeners):
+            self.loop.stop()
+
     def _run(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._main())
+        while not self._is_ending:
+            if self._take_wheel(None):
+                try:
+                    self._drive()
+                except BaseException:  # of a callback's, such as sys.exit() in a user's hook
+                    log.exception("the event loop goes on after this")
+            self._rest()
+        while not self._take_wheel(None):
+            self._wanted.wait(REST_SECONDS)
+        with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
+            runner.run(self._end_it())
         # Runner has cancelled and awaited whatever was left.
 
-    async def _main(self) -> None:
-        await self._ended.wait()
-        with self._mail_lock:
+    def _rest(self) -> None:
+        """Leave the loop to callers until none has come for a while, or we are needed."""
+        turns = -1
+        while turns != self._turns_of_callers:
+            turns = self._turns_of_callers
+            if self._wanted.wait(REST_SECONDS):
+                break
+        self._wanted.clear()
+
+    async def _end_it(self) -> None:
+        with self._state:
             self._is_over = True
         self._read_mail()  # who wrote in time is cancelled, but does not wait forever
 
     def end(self, timeout: float | None = None) -> None:
         """Cancel what still runs there, and the thread is gone."""
-        self.post(self._ended.set)
+        with self._state:
+            self._is_ending = True
+        self._wanted.set()
+        try:
+            self._stop_driving()
+        except RuntimeError:
+            pass  # it has ended already
         self._thread.join(timeout)
 
 
 class _Job(Generic[T]):
     """A coroutine on its way to the loop and through it."""
 
-    __slots__ = ("_coroutine", "_loop", "_on_done", "task")
+    __slots__ = ("_coroutine", "_on_done", "_owner", "task")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, T],
-        loop: asyncio.AbstractEventLoop,
+        owner: LoopThread,
         on_done: Callable[[asyncio.Task[T]], object],
     ) -> None:
         self._coroutine = coroutine
-        self._loop = loop
+        self._owner = owner
         self._on_done = on_done
         self.task: asyncio.Task[T] | None = None
 
     def start(self) -> None:
-        self.task = self._loop.create_task(self._coroutine)
-        self.task.add_done_callback(self._on_done)
+        self._owner.jobs += 1
+        self.task = self._owner.loop.create_task(self._coroutine)
+        self.task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        self._owner.jobs -= 1
+        self._on_done(task)
 
     def cancel(self) -> None:
         if self.task is None:  # mail is read in order, so it will never start

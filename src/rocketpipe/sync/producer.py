@@ -9,11 +9,11 @@ from typing import Any
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.hooks import SendHook
 from rocketpipe.client.many import packs
+from rocketpipe.client.outcomes import SendOutcomes
 from rocketpipe.client.producer import AsyncProducer
 from rocketpipe.client.selectors import Selector
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.client.transaction import AsyncTransactionProducer, TransactionListener
-from rocketpipe.errors import MQError
 from rocketpipe.message import (
     Message,
     MessageQueue,
@@ -128,7 +128,7 @@ class Producer(BlockingClient):
 
     def send_many(
         self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> list[SendResult | MQError]:
+    ) -> SendOutcomes:
         """A result or an error for each message, in order; the timeout is for each by itself.
 
         Neighbours of one topic go together as batches, several batches at a time. It takes from
@@ -136,25 +136,26 @@ class Producer(BlockingClient):
         """
         # Taken and packed here and not on the loop, since what the caller iterates over may block.
         # Each pack is a send_many of its own; the first, of none, hears whether it may be used.
-        results = self._call(self._async.send_many((), timeout=timeout))
-        sending: deque[Future[list[SendResult | MQError]]] = deque()
+        outcomes = self._call(self._async.send_many((), timeout=timeout))
+        sending: deque[Future[SendOutcomes]] = deque()
         try:
             try:
                 for pack in packs(messages, self.settings):
                     if len(sending) == self.settings.batches_in_flight_max:
-                        results += sending[0].result()
+                        outcomes.extend(sending[0].result())
                         sending.popleft()
-                    sending.append(self._submit(self._async.send_many(pack, timeout=timeout)))
+                    send = self._async.send_many(pack.messages, timeout=timeout)
+                    sending.append(self._submit(send))
             except Exception:  # the caller's own; what is on its way may still arrive
                 wait(sending)
                 raise
             for each in sending:
-                results += each.result()
+                outcomes.extend(each.result())
         except BaseException:
             for each in sending:
                 each.cancel()
             raise
-        return results
+        return outcomes
 
     def request(
         self,

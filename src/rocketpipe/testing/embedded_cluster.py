@@ -81,7 +81,7 @@ class EmbeddedServer:
     def start_nowait(self) -> "Future[None]":
         """A future that is done when it is up."""
         if self._thread is None:
-            self._thread = LoopThread(f"rocketpipe-{self.name}")
+            self._thread = LoopThread(f"rocketpipe-{self.name}", lends=False)
         return self._thread.submit(self._core.start())
 
     def stop(self) -> None:

@@ -4,7 +4,7 @@ A server that was stopped or killed can be started again: on the same port, with
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Protocol
@@ -15,6 +15,7 @@ from rocketpipe.broker.faults import Faults
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.nameserver.server import NameServer
 from rocketpipe.nameserver.settings import NameServerSettings
 from rocketpipe.remoting.address import PORT_MAX, Address

@@ -17,10 +17,10 @@ import random
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.remoting.address import Address
 
 PIECE_BYTES_MAX = 256 * 1024  # what asyncio reads at once

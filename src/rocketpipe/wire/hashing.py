@@ -12,19 +12,22 @@ def java_string_hash(text: str, before: int = 0) -> int:
 
     `before` is the hash of what stands before the text, for one who knows that already.
     """
-    value = before
     if text.isascii():
-        data = text.encode("ascii")
-        while len(data) > 32:
-            value = (value * _POWERS[32] + _hash_32(data[:32])) & 0xFFFFFFFF
-            data = data[32:]
-        value = value * _POWERS[len(data)] + _hash_32(data)
+        value = _hash_ascii(text.encode("ascii"), before)
     else:
+        value = before
         # Java strings may hold half of a surrogate pair, and hash it like any other unit.
         for unit in memoryview(text.encode(_UTF16, "surrogatepass")).cast("H"):
             value = (31 * value + unit) & 0xFFFFFFFF
     value &= 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+def _hash_ascii(data: bytes, before: int) -> int:
+    while len(data) > 32:
+        before = (before * _POWERS[32] + _hash_32(data[:32])) & 0xFFFFFFFF
+        data = data[32:]
+    return before * _POWERS[len(data)] + _hash_32(data)
 
 
 # A broker hashes the id of every message, so 32 bytes are done at once, as the digits of one
@@ -46,18 +49,30 @@ def _hash_32(data: bytes) -> int:
     return (value >> 128 & _LANES_128) * _POWERS[16] + (value & _LANES_128)
 
 
-@lru_cache(maxsize=4096)  # tags are few, and every message has one
 def tags_code(tags: str | None) -> int:
     """What a consume queue keeps of a tag, and a broker filters by; 0 without a tag."""
-    return java_string_hash(tags) if tags else 0
+    if not tags:
+        return 0
+    return _remembered_hash(tags) if len(tags) <= _REMEMBERED_MAX else java_string_hash(tags)
 
 
-def index_key_hash(index_key: str, before: int = 0) -> int:
+# Tags are few, and every message has one. But anybody may ask for tags as long as a frame.
+_remembered_hash = lru_cache(maxsize=4096)(java_string_hash)
+_REMEMBERED_MAX = 256
+
+
+def index_key_hash(index_key: str | bytes, before: int = 0) -> int:
     """The hash of `topic#key` in an index file (IndexFile.indexKeyHashMethod).
 
-    Or of a key alone, `before` being the hash of `topic#`.
+    Or of a key alone, `before` being the hash of `topic#`. Bytes are text as it is stored, UTF-8.
     """
-    value = abs(java_string_hash(index_key, before))
+    if isinstance(index_key, bytes) and index_key.isascii():  # what a broker does for each message
+        value = _hash_ascii(index_key, before) & 0xFFFFFFFF
+        if value & 0x80000000:
+            value = (1 << 32) - value
+    else:
+        text = index_key if isinstance(index_key, str) else str(index_key, "utf-8", "replace")
+        value = abs(java_string_hash(text, before))
     return 0 if value == 1 << 31 else value  # Math.abs(Integer.MIN_VALUE) stays negative in Java
 
 

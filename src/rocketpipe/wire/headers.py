@@ -6,7 +6,7 @@ command and one table in the broker dispatches them all. The requests themselves
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from functools import partial
 from typing import (
     Annotated,
@@ -23,6 +23,7 @@ from typing import (
 
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import MalformedHeader
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.java_text import read_bool, read_integer, write_bool
 from rocketpipe.wire.naming import wire_name

@@ -53,6 +53,7 @@ class UniqueId(NamedTuple):
 
 
 _UNIQUE_TAIL = Struct(">HiIH")
+_HEX = [f"{number:02X}" for number in range(256)]  # twice as fast as to format each
 
 
 def parse_unique_id(text: str) -> UniqueId:
@@ -90,7 +91,7 @@ class UniqueIdGenerator:
         if not numbers or numbers[0] >> 16 != numbers[-1] >> 16:  # the counter overflows in between
             return [f"{self._head(number)}{number & 0xFFFF:04X}" for number in numbers]
         head = self._head(numbers[0])
-        return [f"{head}{number & 0xFFFF:04X}" for number in numbers]
+        return [f"{head}{_HEX[number >> 8 & 0xFF]}{_HEX[number & 0xFF]}" for number in numbers]
 
     def _head(self, number: int) -> str:
         """The id of this number, but for the counter at its end."""

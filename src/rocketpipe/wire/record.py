@@ -7,6 +7,7 @@ of records must be made of nothing else.
 """
 
 import struct
+from collections.abc import Sequence
 from dataclasses import fields, make_dataclass, replace
 from struct import Struct
 from typing import Any, NamedTuple
@@ -331,45 +332,88 @@ def pack_record(
     reconsume_times: int,
     prepared_transaction_offset: int,
 ) -> bytes:
-    """The record made of parts that are encoded already: what a broker does for every message."""
+    """The record made of parts that are encoded already."""
+    return pack_records(
+        topic,
+        ((flag, body, properties),),
+        queue_id,
+        queue_offset,
+        0,
+        physical_offset,
+        sys_flag,
+        born_timestamp_ms,
+        born_host,
+        store_timestamp_ms,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+    )[0]
+
+
+def pack_records(
+    topic: bytes,
+    members: Sequence[tuple[int, Buffer, Buffer]],
+    queue_id: int,
+    queue_offset: int,
+    queue_step: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp_ms: int,
+    born_host: bytes,
+    store_timestamp_ms: int,
+    store_host: bytes,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+) -> list[bytes]:
+    """Records that follow one another in the log: what a broker makes of every send.
+
+    A member is a flag, a body and encoded properties; they share all else. Each has a queue offset
+    `queue_step` after that of the one before it.
+    """
     sys_flag &= ~HOSTS_V6_MASK
     if len(born_host) == PACKED_V6_BYTES:
         sys_flag |= BORN_HOST_V6
     if len(store_host) == PACKED_V6_BYTES:
         sys_flag |= STORE_HOST_V6
     head = HEADS[sys_flag & HOSTS_V6_MASK]
-    topic_length = len(topic)
-    if topic_length <= TOPIC_BYTES_MAX_V1:
+    if len(topic) <= TOPIC_BYTES_MAX_V1:
         magic = MAGIC_V1
-        topic_head = topic_length.to_bytes(1, "big")
-    elif topic_length <= TOPIC_BYTES_MAX_V2:
+        topic_part = len(topic).to_bytes(1, "big") + topic
+    elif len(topic) <= TOPIC_BYTES_MAX_V2:
         magic = MAGIC_V2
-        topic_head = topic_length.to_bytes(2, "big")
+        topic_part = len(topic).to_bytes(2, "big") + topic
     else:
-        raise InvalidMessage(f"a topic of {topic_length} bytes")
+        raise InvalidMessage(f"a topic of {len(topic)} bytes")
+    pack, join = head.pack, b"".join
+    rest_bytes = head.size + len(topic_part) + 2
+    records = []
     try:
-        packed = head.pack(
-            head.size + len(body) + len(topic_head) + topic_length + 2 + len(properties),
-            magic,
-            body_crc(body),
-            queue_id,
-            flag,
-            queue_offset,
-            physical_offset,
-            sys_flag,
-            born_timestamp_ms,
-            born_host,
-            store_timestamp_ms,
-            store_host,
-            reconsume_times,
-            prepared_transaction_offset,
-            len(body),
-        )
+        for flag, body, properties in members:
+            size = rest_bytes + len(body) + len(properties)
+            packed = pack(
+                size,
+                magic,
+                body_crc(body),
+                queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                sys_flag,
+                born_timestamp_ms,
+                born_host,
+                store_timestamp_ms,
+                store_host,
+                reconsume_times,
+                prepared_transaction_offset,
+                len(body),
+            )
+            properties_length = len(properties).to_bytes(2, "big")
+            records.append(join((packed, body, topic_part, properties_length, properties)))
+            physical_offset += size
+            queue_offset += queue_step
     except struct.error as error:
         raise InvalidMessage(f"a number of a message to {topic!r} is too large: {error}") from error
-    return b"".join(
-        (packed, body, topic_head, topic, len(properties).to_bytes(2, "big"), properties)
-    )
+    return records
 
 
 def is_record_magic(magic: int) -> bool:

@@ -3,9 +3,10 @@
 import hmac
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"

@@ -1,8 +1,7 @@
 """Which tags a subscription wants: `TagA || TagB`, or `*` for all (Java's FilterAPI)."""
 
-from dataclasses import dataclass
-
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.hashing import tags_code
 
 ALL = "*"

@@ -6,10 +6,11 @@ The classes are named as the records are, and their fields stand in the order of
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 from rocketpipe.errors import InvalidMessage, MalformedRecord
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.java_text import read_bool, read_integer, write_bool
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ from rocketpipe.wire.requests.admin import (
 from rocketpipe.wire.requests.callbacks import ConsumeMessageDirectly, GetConsumerRunningInfo
 from rocketpipe.wire.requests.clients import HeartBeat
 from rocketpipe.wire.requests.reading import UpdateConsumerOffset
-from tests.unit.broker.bench import Bench, messages, send, simulated
+from tests.unit.broker.bench import FOLDER, Bench, messages, send, simulated
 from tests.unit.broker.reading import ask, create_topic, join, pull
 
 # Topics.
@@ -156,6 +157,29 @@ async def test_a_deleted_topic_takes_its_messages_and_offsets_along(bench: Bench
 
 
 @simulated
+async def test_nothing_but_topics_can_be_deleted_as_topics(bench: Bench) -> None:
+    bench.disk.open(Path("/home/thesis.txt"), create=True).close()
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await send(client)
+        for name in ("..", "../config", "/home", "../../home", "orders/0"):
+            answer = await ask(client, DeleteTopicInBroker(topic=name))
+            assert (answer.code, "illegal characters" in str(answer.remark)) == (29, True)
+            await broker.store.delete_topic(name)  # nor does the store do it
+        assert bench.disk.names(Path("/home")) == ["thesis.txt"]
+        assert "topics.json" in bench.disk.names(FOLDER / "config")
+        assert len(messages(broker)) == 1
+
+
+@simulated
+async def test_topics_that_were_never_there_are_not_remembered_as_deleted(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        writes = bench.disk.writes
+        for number in range(10):
+            await client.request(DeleteTopicInBroker(topic=f"absent-{number}"), timeout=3)
+        assert bench.disk.writes == writes
+
+
+@simulated
 async def test_a_topic_tells_what_it_holds_and_who_reads_it(bench: Bench) -> None:
     async with bench.broker() as broker, bench.client(broker.address) as client:
         answer = await ask(client, GetTopicStatsInfo(topic="orders"))
@@ -214,6 +238,9 @@ async def test_groups_are_refused(bench: Bench) -> None:
             (replace(good, group_name="no good"), 29),
             (replace(good, group_name=""), 29),
             (replace(good, attributes={"+x": "1"}), 1),
+            # Its retry topic would have as many, and who asks for its statistics waits for all.
+            (replace(good, retry_queue_nums=0x7FFFFFFF), 29),
+            (replace(good, retry_queue_nums=-1), 29),
         ):
             wanted = bodies.SubscriptionGroupList(group_config_list=(good, bad))
             answer = await ask(client, UpdateAndCreateSubscriptiongroupList(), wanted.encode())
@@ -324,6 +351,18 @@ async def test_the_progress_of_a_group_is_told(bench: Bench) -> None:
         assert await progress() == await progress(topic="orders") == expected
         assert await progress(topic="absent") == {}
         assert await progress(topic_list="orders;absent;") == expected
+        # Each topic once, however often it is named: else a short request could keep us for hours.
+        looked_at = 0
+        max_offset = broker.store.max_offset
+
+        def counting(topic: str, queue_id: int) -> int:
+            nonlocal looked_at
+            looked_at += 1
+            return max_offset(topic, queue_id)
+
+        broker.store.max_offset = counting  # type: ignore[method-assign]
+        assert await progress(topic_list="orders;" * 1000) == expected
+        assert looked_at == 2
         await join(client, "others")
         assert await progress() == {}  # it does not read that any more
         assert await progress(topic_list="orders") == expected

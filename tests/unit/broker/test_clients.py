@@ -3,6 +3,9 @@
 import asyncio
 from typing import Any
 
+import pytest
+
+from rocketpipe.errors import BrokerError
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.bodies.heartbeat import (
     ConsumerData,
@@ -138,3 +141,12 @@ async def test_there_is_an_end_to_the_clients_a_broker_remembers(bench: Bench) -
         known = [*broker.clients.producers, *broker.clients.consumers]
         assert len(known) == 3
         await heartbeat(client, producers=tuple(broker.clients.producers))  # they are no news
+
+
+@simulated
+async def test_who_has_an_endless_name_is_not_remembered(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        for client_id, group in (("x" * 256, "p"), ("c@1", "x" * 256)):
+            with pytest.raises(BrokerError, match=r"x\.\.\. is longer than 255 characters"):
+                await heartbeat(client, client_id, producers=("q", group))
+        assert not broker.clients.producers

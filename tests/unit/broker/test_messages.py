@@ -59,6 +59,16 @@ async def test_messages_are_found_by_key_the_newest_in_the_order_they_came(bench
 
 
 @simulated
+async def test_no_more_messages_are_found_by_key_than_the_broker_gives(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        for _ in range(70):
+            await send(client, properties={"KEYS": "shared"})
+        assert len(bodies(await ask(client, query_header("shared", max_num=500)))) == 64
+        broker.settings.change({"maxMsgsNumBatch": "3"})
+        assert len(bodies(await ask(client, query_header("shared", max_num=500)))) == 3
+
+
+@simulated
 async def test_an_answer_to_a_query_fits_a_frame(bench: Bench) -> None:
     async with bench.broker() as broker, bench.client(broker.address) as client:
         for number in range(4):

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from rocketpipe.broker.settings import BrokerRole
+from rocketpipe.codes import ResponseCode
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.bodies.groups import SubscriptionGroupConfig
@@ -216,6 +217,8 @@ async def test_a_group_can_go_on_where_another_is(bench: Bench) -> None:
             await client.request(clone, timeout=3)
             assert broker.offsets.topics_of(to) == expected
         assert broker.offsets.groups_of("bills") == ["copies", "copies-True", "readers"]
+        clone = CloneGroupOffset(src_group="readers", dest_group="x" * 1000)
+        assert (await ask(client, clone)).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     async with bench.broker() as broker, bench.client(broker.address) as client:
         assert broker.offsets.groups_of("bills") == ["copies", "copies-True", "readers"]
         broker.offsets.forget_group("copies")

@@ -52,6 +52,7 @@ PROPERTIES = [
     ("slaveReadEnable", "true", "slave_read_enable", True),
     ("accessMessageInMemoryMaxRatio", "30", "access_message_in_memory_max_ratio", 0.3),
     ("defaultQueryMaxNum", "2", "default_query_max_num", 2),
+    ("maxMsgsNumBatch", "9", "max_msgs_num_batch", 9),
     ("notifyConsumerIdsChangedEnable", "false", "notify_consumer_ids_changed_enable", False),
     ("startAcceptSendRequestTimeStamp", "9", "start_accept_send_request_timestamp_ms", 9),
     ("channelExpiredTimeout", "5000", "channel_expired_timeout", 5.0),

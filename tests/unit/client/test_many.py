@@ -1,18 +1,22 @@
-"""How many messages are cut into batches, and what a batch's result says of each."""
+"""How many messages are cut into batches."""
 
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from rocketpipe.client.many import MEMBER_BYTES, packs, split_result
+from rocketpipe.client.many import MEMBER_BYTES, Pack, packs
 from rocketpipe.client.settings import ProducerSettings
-from rocketpipe.message import Message, MessageQueue, SendResult, SendStatus
+from rocketpipe.message import Message
 
 M = Message("orders", b"0123456789")
 
 
 def pack(messages: list[Any], **settings: Any) -> list[list[Message]]:
+    return [each.messages for each in cut(messages, **settings)]
+
+
+def cut(messages: list[Any], **settings: Any) -> list[Pack]:
     return list(packs(messages, ProducerSettings("group", namesrv="n:9876", **settings)))
 
 
@@ -75,33 +79,25 @@ def test_messages_are_taken_one_pack_at_a_time() -> None:
             yield M
 
     settings = ProducerSettings("group", namesrv="n:9876", batch_messages_max=10)
-    cut = packs(source(), settings)
-    next(cut)
+    next(packs(source(), settings))
     assert len(taken) == 11
 
 
-RESULT = SendResult(
-    SendStatus.SEND_OK,
-    "A,B,C",
-    "1,2,3",
-    MessageQueue("orders", "broker-a", 1),
-    40,
-    None,
-    None,
-    "DefaultRegion",
-    True,
-    (),
-)
+OTHERS: dict[str, Any] = {
+    "tags": "t",
+    "keys": "k",
+    "flag": 1,
+    "properties": {"a": "1"},
+    "sharding_key": "s",
+}
 
 
-def test_each_message_of_a_batch_has_its_own_ids_and_offset() -> None:
-    results = [each for each in split_result(RESULT, 3) if isinstance(each, SendResult)]
-    assert [each.message_id for each in results] == ["A", "B", "C"]
-    assert [each.offset_message_id for each in results] == ["1", "2", "3"]
-    assert [each.queue_offset for each in results] == [40, 41, 42]
-    assert {each.queue for each in results} == {RESULT.queue}
-
-
-def test_a_batch_that_is_one_message_to_the_broker_has_one_place() -> None:
-    results = split_result(RESULT._replace(offset_message_id="1"), 3)
-    assert [each.offset_message_id for each in results if isinstance(each, SendResult)] == ["1"] * 3
+@pytest.mark.parametrize("field", OTHERS)
+def test_a_pack_tells_whether_only_bodies_differ(field: str) -> None:
+    other = replace(M, **{field: OTHERS[field]})
+    again, different = replace(other, body=b"1"), replace(M, body=b"2")
+    assert [each.alike for each in cut([M, different])] == [True]
+    assert [each.alike for each in cut([other, again, again])] == [True]
+    assert [each.alike for each in cut([M, other])] == [False]
+    assert [each.alike for each in cut([M, other, M, M], batch_messages_max=2)] == [False, True]
+    assert [each.alike for each in cut([M, M, other, other], batch_messages_max=2)] == [True] * 2

@@ -229,6 +229,26 @@ def test_a_batch_with_a_bad_message_is_refused() -> None:
         packer().pack_batch([])
 
 
+@pytest.mark.parametrize("like", [MESSAGE, Message("orders", b"x"), replace(MESSAGE, tags="世")])
+def test_a_batch_of_messages_alike_is_what_it_would_be_anyway(like: Message) -> None:
+    messages = [replace(like, body=bytes(length)) for length in (1, 200, 200, 7)]
+    for settings in ({}, {"namespace": "shop"}):
+        slow = packer(**settings).pack_batch(messages)
+        quick = packer(**settings).pack_batch(messages, alike=True)
+        assert (quick.body, quick.message_id) == (slow.body, slow.message_id)
+        assert quick.request(QUEUE) == slow.request(QUEUE)
+
+
+def test_a_batch_of_messages_alike_with_a_bad_one_is_refused() -> None:
+    with pytest.raises(InvalidMessage, match="empty"):
+        packer().pack_batch([MESSAGE, replace(MESSAGE, body=b"")], alike=True)
+    with pytest.raises(InvalidMessage, match="a body of 11 bytes"):
+        large = replace(MESSAGE, body=bytes(11))
+        packer(message_bytes_max=10).pack_batch([MESSAGE, large], alike=True)
+    with pytest.raises(InvalidMessage, match="flag"):
+        packer().pack_batch([replace(MESSAGE, flag=1 << 31)] * 2, alike=True)
+
+
 def test_plain_messages_get_all_that_others_get() -> None:
     """They take a shorter way, which must lead to the same place."""
     pack = packer(namespace="shop").pack

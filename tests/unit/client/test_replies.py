@@ -70,7 +70,11 @@ def test_a_reply_goes_by_itself() -> None:
     with pytest.raises(InvalidMessage, match="a reply"):
         check_batch([other, reply])
     settings = ProducerSettings("group", namesrv="n:9876")
-    assert [len(pack) for pack in packs([other, other, reply, other], settings)] == [2, 1, 1]
+    assert [len(pack.messages) for pack in packs([other, other, reply, other], settings)] == [
+        2,
+        1,
+        1,
+    ]
 
 
 # Brought by brokers.

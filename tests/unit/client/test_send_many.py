@@ -1,7 +1,7 @@
 """Many messages at once: in order, an error in its place, and no faster than brokers take them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -34,9 +34,9 @@ def messages(count: int, **changes: Any) -> list[Message]:
     return [replace(Message("orders", b"%d" % n), **changes) for n in range(count)]
 
 
-def results_of(outcomes: list[SendResult | MQError]) -> list[SendResult]:
+def results_of(outcomes: Sequence[SendResult | MQError]) -> list[SendResult]:
     assert all(isinstance(each, SendResult) for each in outcomes), outcomes
-    return cast("list[SendResult]", outcomes)
+    return cast("list[SendResult]", list(outcomes))
 
 
 @simulated(brokers=2)

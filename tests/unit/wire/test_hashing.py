@@ -1,6 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketpipe.wire import hashing
 from rocketpipe.wire.hashing import body_crc, index_key_hash, java_string_hash, tags_code
 
 
@@ -17,10 +19,23 @@ def test_no_tag_has_the_code_0() -> None:
     assert tags_code(None) == tags_code("") == 0
 
 
+def test_what_is_too_long_for_a_tag_is_not_remembered() -> None:
+    remembered = hashing._remembered_hash.cache_info().currsize
+    assert tags_code("x" * 100_000) == java_string_hash("x" * 100_000)
+    assert hashing._remembered_hash.cache_info().currsize == remembered
+
+
 def test_an_index_hash_is_never_negative() -> None:
     assert java_string_hash("polygenelubricants") == -(2**31)
     assert index_key_hash("polygenelubricants") == 0
     assert index_key_hash("🚀rocket") == 1579737481
+
+
+@pytest.mark.parametrize("key", ["", "k", "polygenelubricants", "🚀rocket", "7F" * 16, "x" * 100])
+@pytest.mark.parametrize("topic", ["t#", "orders#", "пример#"])
+def test_a_key_hashes_alike_as_text_and_as_it_is_stored(topic: str, key: str) -> None:
+    before = java_string_hash(topic)
+    assert index_key_hash(key.encode(), before) == index_key_hash(topic + key)
 
 
 @given(st.binary())

@@ -10,13 +10,17 @@ from rocketpipe.broker.topics import UNIT_SUB, TopicConfigs
 from rocketpipe.clock import Clock
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.remoting.connection import Connection
-from rocketpipe.remoting.dispatch import Handler
+from rocketpipe.remoting.dispatch import Handler, Refusal
 from rocketpipe.wire.bodies.heartbeat import ConsumerData, HeartbeatData
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.requests.clients import HeartBeatReply, UnregisterClient
 
 if TYPE_CHECKING:
     from rocketpipe.broker.broker import Broker
+
+# Of clients and of producer groups, which RocketMQ's brokers take at any length; its own clients
+# let no group be longer.
+NAME_CHARACTERS_MAX = 255
 
 
 def handlers(broker: "Broker") -> Mapping[int, Handler]:
@@ -38,6 +42,13 @@ class _ClientProcessor:
 
     def heart_beat(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         heartbeat = HeartbeatData.decode(request.body)
+        producer_groups = [producer.group_name for producer in heartbeat.producer_data_set]
+        for name in (heartbeat.client_id, *producer_groups):  # those of consumers are checked below
+            if len(name) > NAME_CHARACTERS_MAX:
+                raise Refusal(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"{name[:40]}... is longer than {NAME_CHARACTERS_MAX} characters",
+                )
         client = Client(
             heartbeat.client_id,
             connection,
@@ -52,8 +63,8 @@ class _ClientProcessor:
                 is_changed |= self._clients.register_consumer(
                     data, client, without_sub=heartbeat.without_sub
                 )
-        for producer in heartbeat.producer_data_set:
-            self._clients.register_producer(producer.group_name, client)
+        for group_name in producer_groups:
+            self._clients.register_producer(group_name, client)
         # A heartbeat of the first version says everything anew, so that always counts as changed.
         is_first_version = heartbeat.heartbeat_fingerprint == 0
         reply = HeartBeatReply(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rocketpipe.broker import clients
 from rocketpipe.broker.names import group_fault
-from rocketpipe.broker.processors.topics import refuse_on_slave
+from rocketpipe.broker.processors.topics import QUEUES_MAX, refuse_on_slave
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.connection import Connection
@@ -79,6 +79,12 @@ class _GroupProcessor:
         for config in configs:
             if fault := group_fault(config.group_name):
                 raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
+            if not 0 <= config.retry_queue_nums <= QUEUES_MAX:
+                raise Refusal(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"group[{config.group_name}] can't have {config.retry_queue_nums} queues "
+                    f"for retries: {QUEUES_MAX} at most",
+                )
             if config.attributes:  # RocketMQ has none for groups, either
                 name = next(iter(config.attributes))[1:]
                 raise Refusal(ResponseCode.SYSTEM_ERROR, f"unsupported key: {name}")
@@ -176,7 +182,7 @@ class _GroupProcessor:
     def _topics_to_tell(self, header: GetConsumeStats) -> list[str]:
         """Those that were asked for; else all the group has read, and still does if it is there."""
         if header.topic_list:
-            return [topic for topic in header.topic_list.split(";") if topic]
+            return list(dict.fromkeys(topic for topic in header.topic_list.split(";") if topic))
         topics = [header.topic] if header.topic else self._offsets.topics_of(header.consumer_group)
         group = self._clients.consumers.get(header.consumer_group)
         if group is not None and group.subscriptions:

@@ -15,7 +15,6 @@ from rocketpipe.wire.requests.reading import QueryMessage, QueryMessageReply, Vi
 if TYPE_CHECKING:
     from rocketpipe.broker.broker import Broker
 
-QUERY_COUNT_MAX = 1024  # whatever is asked for
 QUERY_BYTES_MAX = 8 * 1024 * 1024  # half a frame
 ENTRIES_MAX = 10_000
 
@@ -52,7 +51,7 @@ class _MessageProcessor:
         found = self._store.query(
             header.topic,
             header.key,
-            count_max=min(count, QUERY_COUNT_MAX),
+            count_max=min(count, self._settings.max_msgs_num_batch),
             begin_ms=header.begin_timestamp,
             end_ms=header.end_timestamp,
         )

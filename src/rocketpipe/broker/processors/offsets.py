@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rocketpipe.broker.checks import no_such_group
 from rocketpipe.broker.page_cache import is_in_memory
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.message import MessageQueue
@@ -152,6 +153,8 @@ class _OffsetProcessor:
 
     def clone(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = CloneGroupOffset.from_ext_fields(request.ext_fields)
+        if self._groups.find(header.dest_group) is None:  # Apache keeps offsets for any name
+            raise no_such_group(header.dest_group)
         source = self._clients.consumers.get(header.src_group)
         for topic in [header.topic] if header.topic else self._offsets.topics_of(header.src_group):
             is_read = header.offline or source is None or topic in source.subscriptions

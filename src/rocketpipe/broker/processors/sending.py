@@ -71,7 +71,6 @@ class Send(NamedTuple):
 # Most numbers of a header are few and small, and the time is the same for all of a millisecond.
 _int32 = lru_cache(maxsize=1024)(partial(read_integer, bits=32))
 _int64 = lru_cache(maxsize=1024)(partial(read_integer, bits=64))
-_bool = lru_cache(maxsize=16)(read_bool)
 
 # From the names of V1 to the letters of V2.
 _LETTERS = {wire_name(name, None): letter for name, letter in SendMessageV2.short_names.items()}
@@ -94,9 +93,9 @@ def read_send(request: RemotingCommand, *, is_v1: bool) -> Send:
             _int32(ext["h"]),
             get("i", ""),
             _int32(get("j", "0")),
-            _bool(get("k", "false")),
+            read_bool(get("k", "false")),
             _int32(times) if times is not None else None,
-            _bool(get("m", "false")),
+            read_bool(get("m", "false")),
             ext["c"],
             _int32(ext["d"]),
         )

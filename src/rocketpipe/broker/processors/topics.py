@@ -133,8 +133,8 @@ class _TopicProcessor:
     async def delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         topic = DeleteTopicInBroker.from_ext_fields(request.ext_fields).topic
         refuse_on_slave(self._broker)
-        if not topic.strip():
-            raise Refusal(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+        if fault := topic_fault(topic):
+            raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         if self._topics.is_system(topic):
             raise _conflict(topic)
         self._topics.delete(topic)

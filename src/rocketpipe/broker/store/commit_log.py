@@ -115,7 +115,9 @@ class CommitLog:
         self._is_tail_clean = True
         while self._starts and self._starts[-1] >= offset and len(self._starts) > 1:
             self._close_last()
-            self._disk.remove(self._path(self._starts.pop()))
+            path = self._path(self._starts.pop())
+            self._files.close(path)  # one of this name may follow, and is another
+            self._disk.remove(path)
             self._is_folder_synced = False
         if self._starts:
             if self._last is None:

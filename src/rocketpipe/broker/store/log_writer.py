@@ -56,12 +56,14 @@ class LogWriter:
         clock: Clock,
         written: Callable[[list[Placed]], None],
         refused: Callable[[list[Placed]], None],
+        synced: Callable[[], None],
     ) -> None:
         self._log = log
         self._settings = settings
         self._clock = clock
         self._written = written
         self._refused = refused
+        self._synced = synced
         self._loop = asyncio.get_running_loop()
         self._is_sync = settings.flush_disk_type == "sync"
         self._runs: deque[_Run] = deque()
@@ -95,18 +97,22 @@ class LogWriter:
                 self._write_handle = self._loop.call_soon(self._write_out)
         return self.next_offset
 
-    def add(self, record: bytes, placed: Placed) -> None:
-        """Add a record at next_offset."""
+    def add(
+        self,
+        records: list[bytes],
+        placed: list[Placed],
+        result: PutResult,
+        done: Done,
+        *,
+        waits: bool,
+    ) -> None:
+        """Add records at next_offset, and let who put them know when they are safe."""
         assert self._run is not None
-        self._run.records.append(record)
-        self._run.placed.append(placed)
-        self.next_offset += placed.size
-        self._pending_bytes += placed.size
-
-    def add_caller(self, result: PutResult, done: Done, *, waits: bool) -> None:
-        """Let the one who put the last records know when they are safe."""
-        assert self._run is not None
+        self._run.records += records
+        self._run.placed += placed
         self._run.callers.append((result, done, waits))
+        self.next_offset += result.size
+        self._pending_bytes += result.size
 
     @property
     def is_full(self) -> bool:
@@ -199,6 +205,7 @@ class LogWriter:
             self._tell_waiters(lambda _: PutStatus.FLUSH_DISK_TIMEOUT)
             raise
         flushed = self._log.flushed_offset
+        self._synced()
         self._tell_waiters(
             lambda waiter: PutStatus.PUT_OK if waiter.end_offset <= flushed else None
         )

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ from typing import Literal
 from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
-from rocketpipe.broker.store.indexes import Indexes, Placed
+from rocketpipe.broker.store.indexes import Indexes, Placed, quick_placed
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
@@ -41,7 +41,7 @@ from rocketpipe.clock import Clock
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
 from rocketpipe.wire.batch import split_batch
 from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
-from rocketpipe.wire.record import pack_record
+from rocketpipe.wire.record import pack_records
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +71,8 @@ class MessageStore:
         self.stats = StoreStats()
         # Told of each message that can now be read.
         self.on_arrival: list[ArrivalListener] = []
-        # Told how far the log now reaches (max_physical_offset), once for many messages.
+        # Told how far the log now reaches (max_physical_offset), once for many messages, and again
+        # when more of it is safe.
         self.on_written: list[Callable[[int], None]] = []
         self._disk = disk
         self._clock = clock
@@ -94,11 +95,12 @@ class MessageStore:
         self._writer: LogWriter | None = None
         self._housekeeping: Housekeeping | None = None
 
-    async def open(self) -> None:
+    async def open(self, *, is_copy: bool = False) -> None:
         """Lock the folder, recover what a crash may have left, and be ready.
 
-        StoreLocked when another broker has it; StoreError when the folder can't be used. What was
-        closed is not opened again: make a new one.
+        `is_copy` is for a slave, whose master can give it again what was damaged. StoreLocked when
+        another broker has it; StoreError when the folder can't be used. What was closed is not
+        opened again: make a new one.
         """
         assert not self._was_opened
         self._was_opened = True
@@ -113,7 +115,7 @@ class MessageStore:
             if self._abort.name in self._disk.names(self.folder):
                 _log.warning("%s was not closed in order; recovering", self.folder)
             self._disk.open(self._abort, create=True).close()
-            await recover(self._log, self._indexes, self._replay)
+            await recover(self._log, self._indexes, self._replay, is_copy=is_copy)
             # The folder of the log must be found again after a power loss, as well as its files.
             await self._disk.sync_folder(self.folder)
             await self._disk.sync_folder(self.folder.parent)
@@ -130,6 +132,7 @@ class MessageStore:
             clock=self._clock,
             written=self._take_written,
             refused=self._take_back,
+            synced=self._tell_progress,
         )
         self._housekeeping = Housekeeping(
             self.folder,
@@ -245,43 +248,36 @@ class MessageStore:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "the topic can't be stored")
                 return
             queue = self._indexes.queue(topic, queue_id)
-        topic_bytes = queue.topic_bytes
         step = 1 if is_in_queue(sys_flag) else 0
         first_offset = queue.next_offset if step else 0
         # Never earlier than the message before it, for times are searched for by halves.
         now_ms = max(self._clock.wall_ms(), self._newest_ms)
+        for _, _, properties in members:
+            if len(properties) > PROPERTIES_BYTES_MAX or looks_torn(properties):
+                self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "properties: too long, or NULs")
+                return
         start = writer.next_offset
         while True:
-            records = []
-            offset, queue_offset = start, first_offset
-            for flag, body, properties in members:
-                if len(properties) > PROPERTIES_BYTES_MAX or looks_torn(properties):
-                    self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "properties: too long, or NULs")
-                    return
-                try:
-                    record = pack_record(
-                        topic_bytes,
-                        body,
-                        properties,
-                        queue_id,
-                        flag,
-                        queue_offset,
-                        offset,
-                        sys_flag,
-                        born_timestamp_ms,
-                        born_host,
-                        now_ms,
-                        store_host,
-                        reconsume_times,
-                        prepared_transaction_offset,
-                    )
-                except InvalidMessage as error:
-                    self._refuse(done, PutStatus.MESSAGE_ILLEGAL, str(error))
-                    return
-                records.append(record)
-                offset += len(record)
-                queue_offset += step
-            size = offset - start
+            try:
+                records = pack_records(
+                    queue.topic_bytes,
+                    members,
+                    queue_id,
+                    first_offset,
+                    step,
+                    start,
+                    sys_flag,
+                    born_timestamp_ms,
+                    born_host,
+                    now_ms,
+                    store_host,
+                    reconsume_times,
+                    prepared_transaction_offset,
+                )
+            except InvalidMessage as error:
+                self._refuse(done, PutStatus.MESSAGE_ILLEGAL, str(error))
+                return
+            size = sum(map(len, records))
             if size + FILLER_BYTES > settings.commit_log_segment_bytes:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "larger than a segment of the log")
                 return
@@ -291,42 +287,34 @@ class MessageStore:
             start = place  # in a new segment: the records say where they stand, so once more
 
         self._newest_ms = now_ms
-        physical_offsets = []
         offset, queue_offset = start, first_offset
+        placed_queue = queue if step else None
+        offsets: list[int] = []
+        placed: list[Placed] = []
         for record, (_, _, properties) in zip(records, members, strict=True):
-            writer.add(
-                record,
-                Placed(
-                    queue if step else None,
-                    queue_offset,
-                    tags_code_of(topic, properties, now_ms, settings.delay_levels),
-                    offset,
-                    len(record),
-                    now_ms,
-                    key_hashes(topic, properties, sys_flag),
-                ),
-            )
-            physical_offsets.append(offset)
+            tags_code = tags_code_of(topic, properties, now_ms, settings.delay_levels)
+            hashes = key_hashes(topic, properties, sys_flag)
+            values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
+            placed.append(quick_placed(values))
+            offsets.append(offset)
             offset += len(record)
             queue_offset += step
         if step:
             queue.next_offset = queue_offset
-        result = PutResult(PutStatus.PUT_OK, tuple(physical_offsets), first_offset, now_ms, size)
-        writer.add_caller(result, done, waits=waits)
+        result = PutResult(PutStatus.PUT_OK, tuple(offsets), first_offset, now_ms, size)
+        writer.add(records, placed, result, done, waits=waits)
 
     def _refuse(self, done: Done, status: PutStatus, reason: str) -> None:
         self.stats.puts_refused += 1
         done(PutResult(status, reason=reason))
 
     def _take_written(self, written: list[Placed]) -> None:
-        stats = self.stats
-        for placed in written:
-            self._indexes.add(placed)
-            stats.bytes_put += placed.size
-            if self.on_arrival:
-                self._announce(placed)
-        stats.messages_put += len(written)
+        self._indexes.add_all(written)
         self._indexes.offset = self._log.max_offset
+        self.stats.messages_put += len(written)
+        self.stats.bytes_put += sum([placed.size for placed in written])
+        if self.on_arrival:
+            self._announce(written)
         self._tell_progress()
 
     def _take_back(self, refused: list[Placed]) -> None:
@@ -335,15 +323,18 @@ class MessageStore:
             if placed.queue is not None:
                 placed.queue.next_offset = placed.queue.max_offset
 
-    def _announce(self, placed: Placed) -> None:
-        queue = placed.queue
-        if queue is None:
-            return
-        for listener in self.on_arrival:
-            try:
-                listener(queue.topic, queue.queue_id, *placed[1:6])
-            except Exception:
-                _log.exception("a listener failed")
+    def _announce(self, written: Iterable[Placed]) -> None:
+        for queue, queue_offset, tags_code, physical_offset, size, store_ms, _ in written:
+            if queue is None:
+                continue
+            topic, queue_id = queue.topic, queue.queue_id
+            for listener in self.on_arrival:
+                try:
+                    listener(
+                        topic, queue_id, queue_offset, tags_code, physical_offset, size, store_ms
+                    )
+                except Exception:
+                    _log.exception("a listener failed")
 
     def _tell_progress(self) -> None:
         for listener in self.on_written:
@@ -472,6 +463,8 @@ class MessageStore:
         """Drop the queues of a topic for good: its messages stay in the log, but are not read."""
         if self._writer is None or self._housekeeping is None:
             raise StoreError("the store is closed")
+        if not self.queue_ids(topic):
+            return  # nor is it remembered: anybody may ask to delete any name
         # Its queues begin at 0 again, which the log must not say before the deletion is safe.
         self._deleting.add(topic)
         try:
@@ -505,10 +498,16 @@ class MessageStore:
         return starts[-1] if starts else self._log.max_offset
 
     def log_slice(self, offset: int, bytes_max: int) -> bytes:
-        """Raw bytes of the log from an offset on; empty at its end, never beyond a segment's."""
-        if not self._log.min_offset <= offset < self._log.max_offset:
+        """Raw bytes of the log from an offset on; empty at its end, never beyond a segment's.
+
+        With sync flush its end is where what was synced ends: a slave must not have what we could
+        lose, and then write otherwise, for its log would never be a copy of ours again.
+        """
+        log = self._log
+        end = log.flushed_offset if self.settings.flush_disk_type == "sync" else log.max_offset
+        if not log.min_offset <= offset < end:
             return b""
-        size = min(bytes_max, self._log.segment_end(offset) - offset, self._log.max_offset - offset)
+        size = min(bytes_max, log.segment_end(offset) - offset, end - offset)
         return self._log.read(offset, size).ljust(size, b"\0")  # a hole is copied as zeros
 
     def append_raw(self, offset: int, data: bytes) -> None:
@@ -538,7 +537,7 @@ class MessageStore:
         for found in scan:
             placed = self._replay.take(found)
             if placed is not None:
-                self._announce(placed)
+                self._announce([placed])
         self._indexes.offset = scan.position
         self._newest_ms = self._indexes.store_timestamp_ms
         self._tell_progress()

@@ -1,7 +1,8 @@
 """Reads records out of the log, by their entries in a queue: whole ones, as a pull answers them."""
 
 import logging
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Sequence
 from struct import Struct
 
 from rocketpipe.broker.store.commit_log import CommitLog
@@ -23,9 +24,8 @@ _GAP_BYTES_MAX = 8 * 1024
 _SPAN_BYTES_MAX = 1 << 20
 
 _SIZE_MAGIC_PLACE = Struct(">ii20xq")  # size, magic and offset in the log, at a record's start
+_SIZE_PLACE = Struct(">i24xq")
 _HEAD_BYTES = 76  # enough to find the store timestamp, whatever the hosts are
-
-_Chosen = list[tuple[int, int]]
 
 
 def read_queue(
@@ -48,22 +48,37 @@ def read_queue(
     if offset > max_offset:
         return QueueRead(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
 
-    next_offset = offset
-    chosen: _Chosen = []
-    total = 0
     scanned = count_max if accepts is None else max(_ENTRIES_SCANNED, count_max)
-    for physical_offset, size, tags_code in ENTRY.iter_unpack(queue.entries(offset, scanned)):
-        if size and (accepts is None or accepts(tags_code)):
-            total += size
-            if chosen and (total > bytes_max or len(chosen) >= count_max):
-                break
-            chosen.append((physical_offset, size))
-        next_offset += 1
-    if not chosen:
+    entries = queue.entries(offset, scanned)
+    offsets, sizes, scanned = _choose(entries, count_max, bytes_max, accepts)
+    next_offset = offset + scanned
+    if not sizes:
         return QueueRead(ReadStatus.NO_MATCHED_MESSAGE, next_offset, min_offset, max_offset)
-    records, sizes = _read_records(log, chosen)
+    records, sizes = _read_records(log, offsets, sizes)
     status = ReadStatus.FOUND if records else ReadStatus.MESSAGE_WAS_REMOVING
     return QueueRead(status, next_offset, min_offset, max_offset, records, sizes)
+
+
+def _choose(
+    entries: bytes, count_max: int, bytes_max: int, accepts: Callable[[int], bool] | None
+) -> tuple[Sequence[int], tuple[int, ...], int]:
+    """Offsets and sizes of those that are wanted and fit, and how many entries that took."""
+    if accepts is None and entries:  # then there are not more than wanted
+        all_offsets, all_sizes, _ = zip(*ENTRY.iter_unpack(entries), strict=True)
+        if 0 not in all_sizes and sum(all_sizes) <= bytes_max:
+            return all_offsets, all_sizes, len(all_sizes)  # nearly always, and many times faster
+    offsets: list[int] = []
+    sizes: list[int] = []
+    total = scanned = 0
+    for physical_offset, size, tags_code in ENTRY.iter_unpack(entries):
+        if size and (accepts is None or accepts(tags_code)):
+            total += size
+            if sizes and (total > bytes_max or len(sizes) >= count_max):
+                break
+            offsets.append(physical_offset)
+            sizes.append(size)
+        scanned += 1
+    return offsets, tuple(sizes), scanned
 
 
 def record_at(log: CommitLog, offset: int) -> bytes | None:
@@ -95,7 +110,39 @@ def store_time_at(log: CommitLog, offset: int) -> int:
     return int.from_bytes(head[at : at + 8], "big", signed=True)
 
 
-def _read_records(log: CommitLog, chosen: _Chosen) -> tuple[bytes, tuple[int, ...]]:
+def _read_records(
+    log: CommitLog, offsets: Sequence[int], sizes: tuple[int, ...]
+) -> tuple[bytes, tuple[int, ...]]:
+    """The records at these places, and their sizes; those that are damaged are left out."""
+    start = offsets[0]
+    span_bytes = offsets[-1] + sizes[-1] - start
+    between_bytes = span_bytes - sum(sizes)
+    if between_bytes <= _GAP_BYTES_MAX * len(sizes) and span_bytes <= _SPAN_BYTES_MAX:
+        span = log.read(start, span_bytes)
+        places = [offset - start for offset in offsets]
+        if len(span) == span_bytes and _are_whole(span, places, offsets, sizes):
+            if not between_bytes:
+                return span, sizes
+            pairs = zip(places, sizes, strict=True)
+            return b"".join([span[place : place + size] for place, size in pairs]), sizes
+    return _read_one_by_one(log, list(zip(offsets, sizes, strict=True)))
+
+
+def _are_whole(
+    span: bytes, places: Sequence[int], offsets: Sequence[int], sizes: Sequence[int]
+) -> bool:
+    """Whether the records at these places are those of the entries, as they nearly always are."""
+    try:
+        heads = [_SIZE_PLACE.unpack_from(span, place) for place in places]
+    except struct.error:
+        return False
+    return heads == list(zip(sizes, offsets, strict=True))
+
+
+def _read_one_by_one(
+    log: CommitLog, chosen: Sequence[tuple[int, int]]
+) -> tuple[bytes, tuple[int, ...]]:
+    """The same where records are far apart, cross the end of a segment, or are damaged."""
     parts = []
     sizes = []
     first = 0

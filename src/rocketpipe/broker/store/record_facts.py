@@ -35,6 +35,8 @@ def tags_code_of(
         if level.isdigit() and int(level):
             delay = delay_levels[min(int(level), len(delay_levels)) - 1]
             return store_timestamp_ms + round(delay * 1000)
+    if _TAGS not in properties:
+        return 0
     tags = property_value(properties, _TAGS)
     return tags_code(str(tags, "utf-8", "replace")) if tags else 0
 
@@ -47,18 +49,19 @@ def key_hashes(topic: str, properties: bytes, sys_flag: int) -> list[int]:
     before = _prefix_hash(topic)
     unique_id = property_value(properties, _UNIQ_KEY)
     if unique_id:
-        hashes.append(index_key_hash(str(unique_id, "utf-8", "replace"), before))
-    keys = property_value(properties, _KEYS)
-    if keys:
-        hashes += [
-            index_key_hash(key, before) for key in str(keys, "utf-8", "replace").split(" ") if key
-        ]
+        hashes.append(index_key_hash(unique_id, before))
+    if _KEYS in properties:
+        keys = property_value(properties, _KEYS)
+        hashes += [index_key_hash(key, before) for key in keys.split(b" ") if key]
     return hashes
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash by which a record with that key, or unique id, is found."""
-    return index_key_hash(key, _prefix_hash(topic))
+    """The hash by which a record with that key, or unique id, is found.
+
+    Nothing is remembered here: whoever asks may name topics of any length.
+    """
+    return index_key_hash(key, java_string_hash(f"{topic}#"))
 
 
 @lru_cache(maxsize=4096)
@@ -80,7 +83,9 @@ def looks_torn(properties: bytes) -> bool:
     What never reached the disk reads as zeros: at the end, at the start, or in whole sectors. No
     message that looks so may be stored, for it would be taken for a torn one later.
     """
-    return bool(properties) and (not properties[0] or not properties[-1] or _ZEROS in properties)
+    if b"\0" not in properties:
+        return False
+    return not properties[0] or not properties[-1] or _ZEROS in properties
 
 
 def property_value(properties: bytes, start: bytes) -> bytes:

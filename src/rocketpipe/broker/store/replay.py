@@ -72,7 +72,7 @@ class Replay:
             parts.store_timestamp_ms,
             key_hashes(topic, properties, parts.sys_flag),
         )
-        self._indexes.add(placed)
+        self._indexes.add_all([placed])
         if queue is not None:
             queue.next_offset = queue.max_offset
         return placed

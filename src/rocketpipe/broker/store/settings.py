@@ -1,9 +1,9 @@
 """The settings of a broker's store, with RocketMQ's defaults."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.lazy_dataclass import dataclass
 
 # 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h: levels 1 to 18.
 DELAY_LEVELS = (

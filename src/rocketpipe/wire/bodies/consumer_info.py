@@ -1,9 +1,10 @@
 """What a broker asks of a running consumer: how it is doing (307), and to try one message (309)."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData

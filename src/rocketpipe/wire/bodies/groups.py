@@ -1,9 +1,10 @@
 """Consumer and producer groups: their settings, members and queues, and what a member is doing."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Annotated
 
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.bodies.heartbeat import (

@@ -1,9 +1,10 @@
 """What a client tells its brokers about itself: its producers, its consumers, what these read."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Self
 
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.hashing import java_string_hash
 from rocketpipe.wire.subscription import parse_tag_expression

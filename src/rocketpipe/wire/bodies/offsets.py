@@ -1,7 +1,8 @@
 """How far queues reach and how far consumers are: statistics, resets and the tables slaves copy."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData

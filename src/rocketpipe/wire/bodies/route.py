@@ -1,9 +1,10 @@
 """Where topics live: routes, clusters, and the lists and tables a NameServer keeps."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntFlag
 from typing import Annotated
 
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.codec import Body
 
 

@@ -3,11 +3,12 @@
 import struct
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final, Self
 
 from rocketpipe.errors import MalformedBody
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.bodies.route import Perm
 from rocketpipe.wire.fastjson import dumps, loads

@@ -1,9 +1,9 @@
 """Looking after a broker: topics, groups, progress, settings, and what its slaves fetch."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from rocketpipe.codes import RequestCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.groups import (
     ConsumerConnection,
     GroupList,

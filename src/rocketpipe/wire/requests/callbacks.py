@@ -1,9 +1,9 @@
 """What a broker asks of its clients, on the connections they opened."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from rocketpipe.codes import RequestCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.consumer_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpipe.wire.bodies.offsets import ConsumerStatus
 from rocketpipe.wire.headers import Done, Long, Request

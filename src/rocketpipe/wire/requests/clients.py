@@ -1,9 +1,9 @@
 """How clients make themselves known to a broker, and share queues among them."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from rocketpipe.codes import RequestCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.groups import ConsumerIdList, LockBatchAnswer, QueryAssignmentAnswer
 from rocketpipe.wire.headers import Done, Header, Request
 

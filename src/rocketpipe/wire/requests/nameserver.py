@@ -1,9 +1,9 @@
 """What clients and brokers ask of a NameServer."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from rocketpipe.codes import RequestCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.route import (
     BrokerMemberGroupAnswer,
     ClusterInfo,

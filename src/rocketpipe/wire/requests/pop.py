@@ -1,9 +1,9 @@
 """POP consumption of 5.x: the broker shares out messages, not queues. JSON headers only."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.headers import Done, Header, Long, Request
 

@@ -1,9 +1,9 @@
 """Pulling messages, looking them up, and the offsets that consumers and queues have reached."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, NamedTuple, Self
 
 from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 

@@ -1,15 +1,13 @@
 """Sending messages, ending transactions, taking timed messages back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.quick_init import quick_init
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.headers import Done, Header, Long, Request
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageReply(Header):
     """Where a message was put; of a batch, where its first."""
@@ -75,7 +73,6 @@ _SHORT_NAMES = {
 }
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMessageV2(SendMessage):
     """SendMessage with its fields named by single letters: what Java's producer sends."""
@@ -84,7 +81,6 @@ class SendMessageV2(SendMessage):
     short_names: ClassVar[Mapping[str, str]] = _SHORT_NAMES
 
 
-@quick_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendBatchMessage(SendMessageV2):
     code = RequestCode.SEND_BATCH_MESSAGE

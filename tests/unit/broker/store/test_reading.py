@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from rocketpipe.broker.store import key_index
+from rocketpipe.broker.store import key_index, record_facts
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.store.values import ReadStatus
 from rocketpipe.host import pack_host
@@ -312,3 +312,12 @@ async def test_the_log_keeps_what_a_deleted_topic_had() -> None:
         await store.delete_topic("T")
         assert store.record_at(result.physical_offsets[0]) is not None
     assert disk.names(LOG)
+
+
+@simulated
+async def test_topics_that_are_only_asked_for_are_not_remembered() -> None:
+    async with opened(SimulatedDisk()) as store:
+        remembered = record_facts._prefix_hash.cache_info().currsize
+        for number in range(3):
+            assert not store.query(f"{number}" * 100_000, "key", count_max=1).records
+        assert record_facts._prefix_hash.cache_info().currsize == remembered

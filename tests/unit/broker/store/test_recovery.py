@@ -34,6 +34,7 @@ from tests.stores import (
 FIRST = LOG / f"{0:020}"
 # One segment, and no checkpoint before the end: all is found by reading the log.
 LARGE = replace(SMALL, commit_log_segment_bytes=100_000, checkpoint_bytes=1 << 30)
+SCANNED = replace(SMALL, checkpoint_bytes=1 << 30, checkpoint_interval=1e9)
 
 
 async def recovered(disk: SimulatedDisk, *queues: tuple[str, int]) -> list[list[bytes]]:
@@ -403,3 +404,18 @@ async def test_files_may_change_their_sizes_between_two_runs() -> None:
     disk.remove(FOLDER / "checkpoint.bak")
     async with opened(disk) as store:
         assert len(bodies(store)) == 100
+
+
+@simulated
+async def test_a_new_segment_is_not_taken_for_the_torn_one_that_had_its_name() -> None:
+    disk = SimulatedDisk()
+    async with killed(disk, SCANNED) as store:
+        await put_many(store, 100)
+    for name in disk.names(LOG)[:-1]:
+        disk.cut(LOG / name, 1000 if name == FIRST.name else 0)  # found torn, and all behind it
+    disk.cut(LOG / disk.names(LOG)[-1], 0)
+    async with opened(disk, SCANNED) as store:
+        kept = len(bodies(store))
+        assert 0 < kept < 20
+        await put_many(store, 100)
+        assert bodies(store)[kept:] == [b"body %d" % number for number in range(100)]

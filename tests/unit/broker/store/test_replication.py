@@ -121,6 +121,40 @@ async def test_a_slave_gets_over_the_same_damage_as_its_master() -> None:
         assert everything(slave) == everything(master)
 
 
+@pytest.mark.parametrize("byte", [4, 90])  # a magic, and a body
+def test_a_copy_is_cut_before_its_first_damage_and_given_the_rest_again(byte: int) -> None:
+    @simulated
+    async def check() -> None:
+        disk = SimulatedDisk(2)
+        async with opened(SimulatedDisk(1)) as master:
+            await put_many(master, 10)
+            async with killed(disk) as slave:
+                copy_log(master, slave)
+                place = slave.physical_offset_at("T", 0, 3)
+            disk.flip_bit(LOG / f"{0:020}", 8 * (place + byte))
+            slave = new_store(disk)
+            await slave.open(is_copy=True)
+            assert slave.max_physical_offset == place
+            assert bodies(slave) == bodies(master)[:3]
+            copy_log(master, slave)
+            assert everything(slave) == everything(master)
+            await slave.close()
+
+    check()
+
+
+@simulated
+async def test_with_sync_flush_a_slave_gets_nothing_that_its_master_could_lose() -> None:
+    disk = SimulatedDisk(1)
+    disk.sync_seconds = (1.0, 1.0)
+    async with opened(disk, replace(SMALL, flush_disk_type="sync")) as master:
+        slices: list[int] = []
+        master.on_written.append(lambda _: slices.append(len(master.log_slice(0, 9999))))
+        result = await put(master, draft(b"slowly"))
+        assert slices[0] == 0  # when it was written
+        assert slices[-1] == result.size  # when it was safe
+
+
 @simulated
 async def test_bytes_for_another_place_are_refused() -> None:
     async with opened(SimulatedDisk(1)) as master, opened(SimulatedDisk(2)) as slave:

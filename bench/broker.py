@@ -1,0 +1,269 @@
+"""Measures the embedded broker beside Apache's, under the same load from our own client.
+
+Each is a process of its own, on an empty folder, with asynchronous flush; ours holds the NameServer
+as well. The client is a process too. Rounds alternate, and the median of them counts.
+"""
+
+import asyncio
+import compileall
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import IO, Protocol, Self
+
+import rocketpipe
+from bench.measuring import ROUNDS, SECONDS, TOPIC, VERSION, Figures, our_script
+from rocketpipe import AsyncProducer, Message, SendResult
+from tests.apache.cluster import ApacheCluster
+
+MESSAGES = 1_000_000
+BODY = b"x" * 200
+STOP_SECONDS_MAX = 60.0
+SEND_TIMEOUT = 30.0
+
+# Apache's own defaults, where our tests have it use less.
+APACHE_SETTINGS = {
+    "flushDiskType": "ASYNC_FLUSH",
+    "mappedFileSizeCommitLog": str(1 << 30),
+    "mappedFileSizeConsumeQueue": str(20 * 300_000),
+    "maxHashSlotNum": "5000000",
+    "maxIndexNum": "20000000",
+}
+
+
+class Cluster(Protocol):
+    """A NameServer and one broker, which runs from its making on."""
+
+    @property
+    def namesrv(self) -> str: ...
+
+    @property
+    def broker_pid(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class OurCluster:
+    """`rocketpipe serve` on a folder; it can be stopped or killed, and started again."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="rocketpipe-bench-"))
+        self.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start; return when clients can use it."""
+        command = [sys.executable, "-m", "rocketpipe", "serve", "--namesrv-port", "0"]
+        command += ["--port", "0", "--data", str(self._folder), "--json"]
+        command += ["--set", "flushDiskType=ASYNC_FLUSH"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        ready: IO[str] | None = self._process.stdout
+        assert ready is not None
+        self.namesrv: str = json.loads(ready.readline())["namesrv"]
+
+    @property
+    def broker_pid(self) -> int:
+        return self._process.pid
+
+    def end(self, number: signal.Signals) -> None:
+        """End it, in order or not, and keep its data."""
+        self._process.send_signal(number)
+        self._process.wait(STOP_SECONDS_MAX)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def close(self) -> None:
+        self.end(signal.SIGKILL)
+        shutil.rmtree(self._folder)
+
+
+class TheirCluster(ApacheCluster):
+    """Apache's NameServer and broker."""
+
+    def __init__(self) -> None:
+        super().__init__(VERSION, brokers=1, settings=APACHE_SETTINGS, full_speed=True)
+
+    @property
+    def broker_pid(self) -> int:
+        return self.broker("broker-a").pid
+
+
+# What is measured.
+
+
+def sends(how: str, cluster: Cluster) -> Figures:
+    where = (cluster.namesrv, TOPIC, str(SECONDS), str(cluster.broker_pid))
+    return our_script("sends.py", how, *where)
+
+
+def pulls(cluster: Cluster) -> Figures:
+    return our_script("pulls.py", cluster.namesrv, "million", str(cluster.broker_pid))
+
+
+def seconds_to_first_send(start: Callable[[], Cluster]) -> tuple[float, Cluster]:
+    """How long after its start a message was acknowledged, and what was started."""
+    began = time.perf_counter()
+    cluster = start()
+    asyncio.run(send_all(cluster.namesrv, "first", 1))
+    return time.perf_counter() - began, cluster
+
+
+async def send_all(namesrv: str, topic: str, count: int) -> None:
+    async with AsyncProducer("benchmark", namesrv=namesrv) as producer:
+        await producer.send(Message(topic, BODY), timeout=SEND_TIMEOUT)
+        left = count - 1
+        while left:
+            part = min(left, 100_000)
+            results = await producer.send_many(Message(topic, BODY) for _ in range(part))
+            assert all(isinstance(result, SendResult) for result in results)
+            left -= part
+
+
+def memory_mb(cluster: Cluster, field: str = "VmRSS") -> float:
+    """Of the broker's process; `RssAnon` leaves out what it has mapped of files."""
+    status = Path(f"/proc/{cluster.broker_pid}/status").read_text()
+    found = re.search(rf"{field}:\s+(\d+) kB", status)
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+def rounds(
+    name: str, measure: Callable[[Cluster], Figures], clusters: Sequence[Cluster]
+) -> list[Figures]:
+    """The median of each figure, for each cluster; they take turns."""
+    seen: list[list[Figures]] = [[] for _ in clusters]
+    for number in range(ROUNDS + 1):  # the first does not count: Java has to warm up
+        for cluster, figures in zip(clusters, seen, strict=True):
+            measured = measure(cluster)
+            whose = type(cluster).__name__
+            say(
+                f"round {number}: {name} {whose} {measured.rate:,.0f}/s, CPU of the client "
+                f"{measured.cpu:.1f} us, of the broker {measured.server_cpu:.1f} us"
+            )
+            if number > 0:
+                figures.append(measured)
+    return [Figures(*(median(column) for column in zip(*figures, strict=True))) for figures in seen]
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+# The table.
+
+
+def main() -> None:
+    lines: list[str] = []
+
+    def rate_row(name: str, work: str, ours: Figures, theirs: Figures) -> None:
+        lines.append(
+            f"| {name} | {work} | {ours.rate:,.0f}/s | {theirs.rate:,.0f}/s "
+            f"| **{ours.rate / theirs.rate:.2f}x** | at least 1.0x "
+            f"| {ours.server_cpu:.1f} and {theirs.server_cpu:.1f} "
+            f"| {ours.cpu:.1f} and {theirs.cpu:.1f} |"
+        )
+
+    def plain_row(name: str, work: str, ours: str, theirs: str, ratio: str, wanted: str) -> None:
+        lines.append(f"| {name} | {work} | {ours} | {theirs} | {ratio} | {wanted} | | |")
+
+    our_seconds, their_seconds = time_starts()
+    plain_row(
+        "start",
+        "from nothing to the first acknowledged send",
+        f"{our_seconds:.2f} s",
+        f"{their_seconds:.2f} s",
+        f"**{their_seconds / our_seconds:.0f}x faster**",
+        "20x faster",
+    )
+    with OurCluster() as ours, TheirCluster() as theirs:
+        both: list[Cluster] = [ours, theirs]
+        for cluster in both:
+            say(f"a million messages to {type(cluster).__name__}")
+            asyncio.run(send_all(cluster.namesrv, "million", MESSAGES))
+        memory = [memory_mb(cluster) for cluster in both]
+        own = [memory_mb(cluster, "RssAnon") for cluster in both]
+        plain_row(
+            "memory",
+            "resident after a million messages; without mapped files",
+            f"{memory[0]:.0f} MB; {own[0]:.0f} MB",
+            f"{memory[1]:.0f} MB; {own[1]:.0f} MB",
+            f"**1/{memory[1] / memory[0]:.1f}**; 1/{own[1] / own[0]:.1f}",
+            "at most 1/8",
+        )
+        rate_row("pull", "pulling a million messages", *rounds("pull", pulls, both))
+        early: list[Figures] = []
+
+        def single_sends(cluster: Cluster) -> Figures:
+            if cluster is ours:
+                with OurCluster() as empty:
+                    early.append(sends("awaited", empty))
+            return sends("awaited", cluster)
+
+        late, javas = rounds("send", single_sends, both)
+        early_cpu = median([figures.server_cpu for figures in early[1:]])
+        rate_row("send", "awaited `send`, 64 in flight", late, javas)
+        many = rounds("many", lambda cluster: sends("many", cluster), both)
+        rate_row("many", "`send_many`", *many)
+        plain_row(
+            "growth",
+            "CPU of our broker for a send, when empty and when full",
+            f"{early_cpu:.1f} µs and {late.server_cpu:.1f} µs",
+            "",
+            f"**{late.server_cpu / early_cpu:.2f}x**",
+            "1.0x",
+        )
+        restarts = [seconds_to_restart(ours, how) for how in (signal.SIGTERM, signal.SIGKILL)]
+        plain_row(
+            "restart",
+            "with over a million messages, stopped and killed, to the first send",
+            " and ".join(f"{seconds:.2f} s" for seconds in restarts),
+            "",
+            "",
+            "under 3 s",
+        )
+    print(f"\nThe embedded broker beside Apache RocketMQ {VERSION}'s, median of {ROUNDS} rounds;")
+    print("CPU in µs a message, ours and then beside Apache's:\n")
+    print("| row | work | ours | Apache's | ratio | wanted | broker's CPU | client's CPU |")
+    print("|---|---|---|---|---|---|---|---|")
+    print("\n".join(lines))
+
+
+def time_starts() -> tuple[float, float]:
+    """The medians of ours and Apache's."""
+    compileall.compile_dir(Path(rocketpipe.__file__).parent, quiet=1)  # as pip does
+    seen: list[list[float]] = [[], []]
+    starts: list[Callable[[], Cluster]] = [OurCluster, TheirCluster]
+    for number in range(ROUNDS):
+        for start, times in zip(starts, seen, strict=True):
+            seconds, cluster = seconds_to_first_send(start)
+            cluster.close()
+            times.append(seconds)
+            say(f"round {number + 1}: {type(cluster).__name__} took {seconds:.2f} s to start")
+    return median(seen[0]), median(seen[1])
+
+
+def seconds_to_restart(cluster: OurCluster, how: signal.Signals) -> float:
+    cluster.end(how)
+    os.sync()  # what was written before is not the restart's to pay for
+
+    def start() -> Cluster:
+        cluster.start()
+        return cluster
+
+    seconds, _ = seconds_to_first_send(start)
+    say(f"restarted after {how.name} in {seconds:.2f} s")
+    return seconds

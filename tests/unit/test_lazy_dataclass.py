@@ -1,0 +1,108 @@
+"""Classes declared lazily behave as those that the standard library declares."""
+
+import copy
+import dataclasses
+import pickle
+from collections.abc import Callable
+from dataclasses import KW_ONLY, FrozenInstanceError, field, replace
+from typing import Any, ClassVar
+
+import pytest
+
+from rocketpipe import lazy_dataclass
+
+
+def declared(dataclass: Callable[..., Callable[[type], Any]]) -> Any:
+    @dataclass(frozen=True, slots=True)
+    class Point:
+        x: int
+        y: int = 2
+        _: KW_ONLY
+        tags: list[str] = field(default_factory=list, hash=False)
+        name: str | None = field(default=None, compare=False)
+        secret: str = field(default="s", repr=False)
+        origin: ClassVar[int] = 0
+
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "x", int(self.x))
+
+    return Point
+
+
+STANDARD, LAZY = declared(dataclasses.dataclass), declared(lazy_dataclass.dataclass)
+
+
+@lazy_dataclass.dataclass(frozen=True, slots=True)
+class Pair:
+    """Two numbers."""
+
+    left: int
+    right: int = 0
+
+
+@lazy_dataclass.dataclass(frozen=True, slots=True, kw_only=True)
+class Triple(Pair):
+    third: int
+
+
+@lazy_dataclass.dataclass(frozen=True, slots=True, kw_only=True)
+class Nothing:
+    pass
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda cls: cls(1),
+        lambda cls: cls("1", 3, tags=["a"], name="n", secret="t"),
+        lambda cls: cls(x=1, y=5),
+        lambda cls: replace(cls(1), tags=["b"]),
+    ],
+)
+def test_the_same_arguments_give_the_same_value(make: Callable[[Any], Any]) -> None:
+    standard, lazy = make(STANDARD), make(LAZY)
+    assert repr(lazy) == repr(standard)
+    assert hash(lazy) == hash(standard)
+    assert dataclasses.asdict(lazy) == dataclasses.asdict(standard)
+    assert lazy == make(LAZY)
+    assert lazy != standard
+
+
+@pytest.mark.parametrize(
+    "make", [lambda cls: cls(), lambda cls: cls(1, 2, []), lambda cls: cls(z=1)]
+)
+def test_the_same_arguments_are_refused(make: Callable[[Any], Any]) -> None:
+    for cls in (STANDARD, LAZY, LAZY):
+        with pytest.raises(TypeError, match=r"__init__\(\)"):
+            make(cls)
+
+
+def test_values_are_equal_when_the_fields_are_that_count() -> None:
+    assert LAZY(1) != LAZY(2)
+    assert LAZY(1, name="a") == LAZY(1, name="b")
+    assert Pair(1) != Triple(1, third=0)
+
+
+def test_a_factory_makes_a_new_one_each_time() -> None:
+    assert LAZY(1).tags is not LAZY(1).tags
+
+
+def test_it_is_frozen_and_can_be_copied_and_pickled() -> None:
+    pair = Pair(1)
+    with pytest.raises(FrozenInstanceError):
+        pair.left = 2  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        del pair.left
+    assert not hasattr(pair, "__dict__")
+    assert copy.copy(pair) == pickle.loads(pickle.dumps(pair)) == pair
+
+
+def test_a_class_that_inherits_has_all_fields() -> None:
+    assert repr(Triple(1, third=4)) == "Triple(left=1, right=0, third=4)"
+    assert Pair(1) != Triple(1, third=4)
+    assert repr(Nothing()) == "Nothing()"
+
+
+def test_only_what_was_written_documents_a_class() -> None:
+    assert Pair.__doc__ == "Two numbers."
+    assert Triple.__doc__ is None
