@@ -325,15 +325,14 @@ class BaseConsumer(ABC):
 
     async def _persist(self) -> None:
         """Store how far we are, where that has changed."""
-        offsets = {}
+        told: dict[MessageQueue, tuple[Assigned, int]] = {}
         for queue, assigned in self._assigned.items():
             offset = self._commit_offset(assigned)
             if offset is not None and offset != assigned.stored_offset:
-                offsets[queue] = offset
-        if await self._write(offsets):
-            for queue, offset in offsets.items():
-                if queue in self._assigned:
-                    self._assigned[queue].stored_offset = offset
+                told[queue] = assigned, offset
+        if await self._write({queue: offset for queue, (_, offset) in told.items()}):
+            for assigned, offset in told.values():  # not those that began anew meanwhile
+                assigned.stored_offset = offset
 
     async def _write(self, offsets: Mapping[MessageQueue, int]) -> bool:
         """Whether they are stored; if not, they will be the next time."""
