@@ -324,25 +324,22 @@ class BaseConsumer(ABC):
     # Offsets.
 
     async def _persist(self) -> None:
-        """Store how far we are, where that has changed."""
-        told: dict[MessageQueue, tuple[Assigned, int]] = {}
-        for queue, assigned in self._assigned.items():
-            offset = self._commit_offset(assigned)
-            if offset is not None and offset != assigned.stored_offset:
-                told[queue] = assigned, offset
-        if await self._write({queue: offset for queue, (_, offset) in told.items()}):
-            for assigned, offset in told.values():  # not those that began anew meanwhile
-                assigned.stored_offset = offset
+        """Store how far we are; also where that has not changed, as a broker may have lost it."""
+        offsets = {
+            queue: offset
+            for queue, assigned in self._assigned.items()
+            for offset in [self._commit_offset(assigned)]
+            if offset is not None
+        }
+        await self._write(offsets)
 
-    async def _write(self, offsets: Mapping[MessageQueue, int]) -> bool:
-        """Whether they are stored; if not, they will be the next time."""
+    async def _write(self, offsets: Mapping[MessageQueue, int]) -> None:
+        """Store them; if that fails, they will be the next time."""
         try:
             if offsets:
                 await self._offsets.write(offsets)
-            return True
         except (MQError, OSError) as error:
             log.warning("group %s: offsets were not stored: %s", self._group, error)
-            return False
 
     async def _reset_offsets(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Somebody wants the group to go on from these; where a queue is ours, that is for us."""

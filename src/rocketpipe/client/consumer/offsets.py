@@ -11,7 +11,7 @@ from rocketpipe.client.consumer.pulling import broker_address
 from rocketpipe.client.consumer.settings import FIRST, LAST, ConsumerSettings
 from rocketpipe.client.instance import ClientInstance
 from rocketpipe.codes import ResponseCode
-from rocketpipe.errors import BrokerError, MalformedData
+from rocketpipe.errors import BrokerError, MalformedData, MQError
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.bodies.offsets import ResetOffsetBody
 from rocketpipe.wire.headers import Request
@@ -96,13 +96,23 @@ class RemoteOffsets:
             raise
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> None:
-        outcomes = await asyncio.gather(
-            *(self._write(queue, offset) for queue, offset in offsets.items()),
-            return_exceptions=True,
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in offsets:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+
+        async def write(queues: list[MessageQueue]) -> None:
+            # One after another: of a group's first two that come at once, Apache's brokers may
+            # keep only one (ConsumerOffsetManager.commitOffset).
+            for queue in queues:
+                try:
+                    await self._write(queue, offsets[queue])
+                except MQError as error:
+                    failures.append(error)  # the others shall not suffer for it
+
+        failures: list[MQError] = []
+        await asyncio.gather(*map(write, by_broker.values()))
+        if failures:
+            raise failures[0]
 
     async def _write(self, queue: MessageQueue, offset: int) -> None:
         request = UpdateConsumerOffset(

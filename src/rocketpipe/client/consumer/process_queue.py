@@ -84,7 +84,6 @@ class Assigned:
     process_queue: ProcessQueue
     gate: asyncio.Event  # closed while it is paused
     reader: asyncio.Task[None]
-    stored_offset: int | None = None  # as the store has it from us
     is_leaving: bool = False  # it will be another's, once what has begun has ended
 
 
