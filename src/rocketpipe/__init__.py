@@ -1,5 +1,17 @@
 """RocketMQ for Python and Spark."""
 
+from rocketpipe.client.admin.admin import AsyncAdmin
+from rocketpipe.client.admin.groups import LATEST_MS
+from rocketpipe.client.admin.values import (
+    BrokerInfo,
+    BrokerRuntime,
+    GroupConnections,
+    GroupMember,
+    GroupProgress,
+    QueueProgress,
+    QueueRange,
+    TopicStats,
+)
 from rocketpipe.client.fault_table import LatencyTable
 from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
 from rocketpipe.client.producer import AsyncProducer
@@ -11,8 +23,9 @@ from rocketpipe.client.queue_choice import (
 )
 from rocketpipe.client.recorder import AttemptRecorder, AttemptSink, JsonLinesRecorder
 from rocketpipe.client.replies import reply_message
+from rocketpipe.client.route import TopicRoute
 from rocketpipe.client.selectors import at_random, by_hash
-from rocketpipe.client.settings import ProducerSettings
+from rocketpipe.client.settings import ClientSettings, ProducerSettings
 from rocketpipe.client.transaction import (
     AsyncTransactionProducer,
     HalfMessage,
@@ -30,17 +43,30 @@ from rocketpipe.message import (
 )
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings
+from rocketpipe.sync.admin import Admin
 from rocketpipe.sync.producer import Producer, TransactionProducer
+from rocketpipe.wire.bodies.groups import SubscriptionGroupConfig
+from rocketpipe.wire.bodies.route import Perm
+from rocketpipe.wire.bodies.topics import TopicConfig
 from rocketpipe.wire.signature import Credentials
 
 __all__ = [
+    "LATEST_MS",
+    "Admin",
+    "AsyncAdmin",
     "AsyncProducer",
     "AsyncTransactionProducer",
     "Attempt",
     "AttemptRecorder",
     "AttemptSink",
+    "BrokerInfo",
+    "BrokerRuntime",
+    "ClientSettings",
     "Credentials",
     "EndTransactionContext",
+    "GroupConnections",
+    "GroupMember",
+    "GroupProgress",
     "HalfMessage",
     "Java4Settings",
     "Java5Settings",
@@ -49,8 +75,11 @@ __all__ = [
     "Message",
     "MessageQueue",
     "PeakEwmaSettings",
+    "Perm",
     "Producer",
     "ProducerSettings",
+    "QueueProgress",
+    "QueueRange",
     "RecallContext",
     "RemotingSettings",
     "RoundRobinSettings",
@@ -59,7 +88,11 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "StoredMessage",
+    "SubscriptionGroupConfig",
     "TlsSettings",
+    "TopicConfig",
+    "TopicRoute",
+    "TopicStats",
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",
