@@ -172,7 +172,7 @@ async def test_what_does_not_exist_is_named(cluster: SimulatedCluster) -> None:
             (admin.delete_group("nobody"), NotFound, "group 'nobody'"),
             (admin.reset_offsets("nobody", "orders", 0), NotFound, "group 'nobody'"),
             (admin.reset_offsets("readers", "nothing", 0), NoRoute, "'nothing'"),
-            (admin.message("0" * 32), NotFound, "give topic"),
+            (admin.message("0" * 32), NotFound, "say which topic"),
             (admin.query("orders", "k", limit=0), ClientError, "from 1"),
         ):
             error = await error_of(work)

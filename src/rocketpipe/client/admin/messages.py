@@ -37,7 +37,10 @@ class MessageAdmin(Asking):
             return await self._view(place, message_id)
         where = "no broker stores messages under it"
         if topic is None:
-            raise NotFound(f"message {message_id!r}", f"{where}; if a producer made it, give topic")
+            raise NotFound(
+                f"message {message_id!r}",
+                f"{where}; if a producer gave it the id, say which topic it is in",
+            )
         raise NotFound(f"message {message_id!r}", f"{where}, nor is it in topic {topic!r}")
 
     async def query(

@@ -65,7 +65,7 @@ class TopicAdmin(KvAdmin):
         there = await self._configs(topic, masters, doing=f"look for topic {topic!r}")
         if there and not exist_ok:
             where = ", ".join(there)
-            raise ClientError(f"topic {topic!r} is on {where} already: alter_topic changes it")
+            raise ClientError(f"topic {topic!r} is on {where} already: alter it instead")
         new = TopicConfig(
             topic_name=topic,
             read_queue_nums=queues if read_queues is None else read_queues,
