@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 from rocketpipe.client.admin.admin import AsyncAdmin
+from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.producer import AsyncProducer
 from rocketpipe.codes import RequestCode, ResponseCode
@@ -361,6 +362,11 @@ class SimulatedCluster:
         settings.setdefault("namesrv", self.namesrv)
         settings.setdefault("environment", self.environment)
         return AsyncAdmin(**settings)
+
+    def pull_consumer(self, group: str = "group", **settings: Any) -> AsyncPullConsumer:
+        settings.setdefault("namesrv", self.namesrv)
+        settings.setdefault("environment", self.environment)
+        return AsyncPullConsumer(group, **settings)
 
     def broker(self, name: str) -> FakeBroker:
         return next(each for each in self.brokers if each.name == name)

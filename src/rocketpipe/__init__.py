@@ -5,13 +5,17 @@ from rocketpipe.client.admin.groups import LATEST_MS
 from rocketpipe.client.admin.values import (
     BrokerInfo,
     BrokerRuntime,
+    ConnectedClient,
     GroupConnections,
-    GroupMember,
     GroupProgress,
     QueueProgress,
     QueueRange,
     TopicStats,
 )
+from rocketpipe.client.allocation import by_config, by_machine_room
+from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
+from rocketpipe.client.consumer.settings import PullConsumerSettings
+from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.client.fault_table import LatencyTable
 from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
 from rocketpipe.client.producer import AsyncProducer
@@ -44,6 +48,7 @@ from rocketpipe.message import (
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings
 from rocketpipe.sync.admin import Admin
+from rocketpipe.sync.consumer import PullConsumer
 from rocketpipe.sync.producer import Producer, TransactionProducer
 from rocketpipe.wire.bodies.groups import SubscriptionGroupConfig
 from rocketpipe.wire.bodies.route import Perm
@@ -55,6 +60,7 @@ __all__ = [
     "Admin",
     "AsyncAdmin",
     "AsyncProducer",
+    "AsyncPullConsumer",
     "AsyncTransactionProducer",
     "Attempt",
     "AttemptRecorder",
@@ -62,10 +68,10 @@ __all__ = [
     "BrokerInfo",
     "BrokerRuntime",
     "ClientSettings",
+    "ConnectedClient",
     "Credentials",
     "EndTransactionContext",
     "GroupConnections",
-    "GroupMember",
     "GroupProgress",
     "HalfMessage",
     "Java4Settings",
@@ -78,6 +84,8 @@ __all__ = [
     "Perm",
     "Producer",
     "ProducerSettings",
+    "PullConsumer",
+    "PullConsumerSettings",
     "QueueProgress",
     "QueueRange",
     "RecallContext",
@@ -87,6 +95,7 @@ __all__ = [
     "SendHook",
     "SendResult",
     "SendStatus",
+    "Sql92",
     "StoredMessage",
     "SubscriptionGroupConfig",
     "TlsSettings",
@@ -98,6 +107,8 @@ __all__ = [
     "TransactionResult",
     "TransactionState",
     "at_random",
+    "by_config",
     "by_hash",
+    "by_machine_room",
     "reply_message",
 ]

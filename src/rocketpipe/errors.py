@@ -21,6 +21,7 @@ MQError
 │       └── MalformedRecord   a stored message, a batch, a property string or an id
 ├── BrokerError           the broker answered, and said no; carries its ResponseCode
 ├── BrokersFailed         some of several servers did not do their part; carries each one's error
+├── OffsetGap             messages that a consumer should read next are not there any more
 ├── SendFailed            a send that came to nothing; carries all its attempts
 └── StoreError            a broker's folder can't be used: damaged, or not ours
     └── StoreLocked       another broker has it open
@@ -35,7 +36,7 @@ from typing import TYPE_CHECKING
 from rocketpipe.codes import response_name
 
 if TYPE_CHECKING:
-    from rocketpipe.message import Attempt
+    from rocketpipe.message import Attempt, MessageQueue
 
 
 class MQError(Exception):
@@ -227,6 +228,25 @@ class BrokersFailed(MQError):
 
 def _without(doing: str, error: MQError) -> str:
     return str(error).removeprefix(f"{doing}: ")
+
+
+class OffsetGap(MQError):
+    """A queue does not hold the offset that was to be read next: it goes on, or ends, elsewhere."""
+
+    def __init__(self, queue: "MessageQueue", wanted: int, found: int, reason: str) -> None:
+        super().__init__(queue, wanted, found, reason)
+        self.queue = queue
+        self.wanted = wanted
+        self.found = found
+        self.reason = reason
+
+    def __str__(self) -> str:
+        queue = self.queue
+        how = "goes on at" if self.found > self.wanted else "ends at"
+        return (
+            f"queue {queue.queue_id} of topic {queue.topic!r} at {queue.broker_name}: offset "
+            f"{self.wanted} was to be read next, but the queue {how} {self.found} ({self.reason})"
+        )
 
 
 class SendFailed(MQError):

@@ -11,7 +11,17 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from rocketpipe.cli import brokers, completion, groups, messages, offsets, send, serve, topics
+from rocketpipe.cli import (
+    brokers,
+    completion,
+    consume,
+    groups,
+    messages,
+    offsets,
+    send,
+    serve,
+    topics,
+)
 from rocketpipe.errors import (
     BrokerError,
     InvalidMessage,
@@ -24,7 +34,7 @@ from rocketpipe.errors import (
 DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 # In the order in which `--help` lists them.
-COMMANDS = (serve, send, topics, groups, messages, offsets, brokers, completion)
+COMMANDS = (serve, send, consume, topics, groups, messages, offsets, brokers, completion)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

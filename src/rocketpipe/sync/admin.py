@@ -9,8 +9,8 @@ from rocketpipe.client.admin.topics import READ_WRITE
 from rocketpipe.client.admin.values import (
     BrokerInfo,
     BrokerRuntime,
+    ConnectedClient,
     GroupConnections,
-    GroupMember,
     GroupProgress,
     TopicStats,
 )
@@ -190,7 +190,7 @@ class Admin(BlockingClient):
         """Which consumers of a group are connected, and what they read."""
         return self._call(self._async.connections(group))
 
-    def producer_connections(self, producer_group: str) -> tuple[GroupMember, ...]:
+    def producer_connections(self, producer_group: str) -> tuple[ConnectedClient, ...]:
         """Which producers of a group are connected; there may be none."""
         return self._call(self._async.producer_connections(producer_group))
 

@@ -23,7 +23,6 @@ from rocketpipe.errors import (
 )
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.address import Address
-from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.headers import Reply, Request
 from rocketpipe.wire.requests.admin import GetBrokerRuntimeInfo
 from rocketpipe.wire.requests.nameserver import GetBrokerClusterInfo
@@ -91,21 +90,6 @@ class Asking:
             return await self._instance.connections.request(address, request, body, timeout=timeout)
         except BrokerError as error:
             raise BrokerError(error.code, error.remark, error.address, doing) from None
-
-    async def _answer(
-        self, address: Address, request: Request[Any], *, doing: str
-    ) -> RemotingCommand:
-        """A server's whole answer, for those whose body is beside the reply."""
-        now = asyncio.get_running_loop().time
-        deadline = now() + self.settings.request_timeout
-        connections = self._instance.connections
-        connection = await connections.get(address, timeout=self.settings.request_timeout)
-        command = request.to_command()
-        command.serialize_type = self.settings.remoting.serialize_type
-        answer = await connection.invoke(command, timeout=deadline - now())
-        if answer.code not in request.accepts:
-            raise BrokerError(answer.code, answer.remark, str(address), doing)
-        return answer
 
     async def _ask_queue(self, queue: MessageQueue, request: Request[R], *, doing: str) -> R:
         """The reply of the master of this queue's broker."""

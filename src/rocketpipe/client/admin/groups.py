@@ -6,8 +6,8 @@ from rocketpipe.client.admin.asking import V5_1, describe
 from rocketpipe.client.admin.offsets import OffsetAdmin
 from rocketpipe.client.admin.topics import TopicAdmin
 from rocketpipe.client.admin.values import (
+    ConnectedClient,
     GroupConnections,
-    GroupMember,
     GroupProgress,
     QueueProgress,
 )
@@ -116,7 +116,7 @@ class GroupAdmin(TopicAdmin, OffsetAdmin):
             {topic: each.sub_string for topic, each in sorted(subscriptions)},
         )
 
-    async def producer_connections(self, producer_group: str) -> tuple[GroupMember, ...]:
+    async def producer_connections(self, producer_group: str) -> tuple[ConnectedClient, ...]:
         """Which producers of a group are connected; there may be none."""
 
         async def ask(_: str, address: Address) -> tuple[Connection, ...]:
@@ -247,10 +247,10 @@ class GroupAdmin(TopicAdmin, OffsetAdmin):
         await self.group_config(group)
 
 
-def _members(clients: Iterable[Connection]) -> tuple[GroupMember, ...]:
+def _members(clients: Iterable[Connection]) -> tuple[ConnectedClient, ...]:
     """Each client once, though every broker tells of it."""
     members = {
-        each.client_id: GroupMember(
+        each.client_id: ConnectedClient(
             each.client_id, each.client_addr, each.language or "", each.version
         )
         for each in clients

@@ -76,14 +76,13 @@ class MessageAdmin(Asking):
             sub_version=0,
         )
         doing = f"read {describe(queue)} at offset {offset}"
-        answer = await self._answer(await self._master_of(queue), request, doing=doing)
+        answer = await self._ask_queue(queue, request, doing=doing)
         for message in decode_records(answer.body):
             if message.queue_offset == offset:  # an inner batch may begin before it
                 return message
-        reply = PullMessage.reply.from_answer(answer)
         raise NotFound(
             f"message at offset {offset} of {describe(queue)}",
-            f"it has {reply.min_offset} up to, and without, {reply.max_offset}",
+            f"it has {answer.header.min_offset} up to, and without, {answer.header.max_offset}",
         )
 
     async def _place(self, message_id: str) -> OffsetMessageId | None:
@@ -128,7 +127,7 @@ class MessageAdmin(Asking):
 
         async def ask(_: str, address: Address) -> list[StoredMessage]:
             try:
-                answer = await self._answer(address, request, doing=doing)
+                answer = await self._ask(address, request, doing=doing)
             except BrokerError as error:
                 if error.code == ResponseCode.QUERY_NOT_FOUND:
                     return []

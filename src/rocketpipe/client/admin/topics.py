@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 from rocketpipe.client.admin.asking import V5_0
 from rocketpipe.client.admin.kv import KvAdmin
 from rocketpipe.client.admin.values import QueueRange, TopicStats
 from rocketpipe.client.checks import check_topic
-from rocketpipe.client.route import TopicRoute, ordered_queues
+from rocketpipe.client.route import TopicRoute, ordered_queues, subscribe_queues
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError, ClientError, NoRoute
 from rocketpipe.message import MessageQueue
@@ -190,13 +189,7 @@ class TopicAdmin(KvAdmin):
 
     async def subscribe_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues that can be read."""
-        data = (await self._route(topic)).data
-        return tuple(
-            MessageQueue(topic, queues.broker_name, queue_id)
-            for queues in sorted(data.queue_datas, key=attrgetter("broker_name"))
-            if queues.perm & Perm.READ
-            for queue_id in range(queues.read_queue_nums)
-        )
+        return tuple(subscribe_queues(await self._route(topic)))
 
     async def _configs(
         self, topic: str, brokers: Mapping[str, Address], *, doing: str

@@ -133,7 +133,7 @@ class GroupProgress:
         return sum(queue.lag for queue in self.queues.values())
 
 
-class GroupMember(NamedTuple):
+class ConnectedClient(NamedTuple):
     """A client of a consumer or producer group, as the brokers see it."""
 
     client_id: str
@@ -147,7 +147,7 @@ class GroupConnections:
     """Who of a consumer group is connected, and what they read. Nobody: there are no members."""
 
     group: str
-    members: tuple[GroupMember, ...] = ()
+    members: tuple[ConnectedClient, ...] = ()
     consume_type: ConsumeType | None = None
     message_model: MessageModel | None = None
     consume_from_where: ConsumeFromWhere | None = None
