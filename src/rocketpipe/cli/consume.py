@@ -13,10 +13,11 @@ from rocketpipe.client.admin.messages import TOOLS_GROUP
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
 from rocketpipe.client.consumer.settings import FIRST, LAST, PullConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Expression, Sql92
-from rocketpipe.errors import InvalidSetting
+from rocketpipe.errors import ClientError, InvalidSetting
 from rocketpipe.message import MessageQueue, StoredMessage
 
 POLL_SECONDS = 1.0  # between two looks whether all is read
+STALLED_POLLS_MAX = 10  # that bring nothing though there is something
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -75,14 +76,24 @@ async def _consume(args: argparse.Namespace, settings: PullConsumerSettings) -> 
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupted.set)
     async with AsyncPullConsumer(settings) as consumer:
         ends = await _begin(consumer, args)
-        printed = 0
+        printed = stalled = 0
+        positions: Mapping[MessageQueue, int] = {}
         while not interrupted.is_set() and (args.limit is None or printed < args.limit):
             left = None if args.limit is None else args.limit - printed
             for message in await _poll(consumer, interrupted, left):
                 _print(message, args)
                 printed += 1
-            if not args.follow and await _has_reached(consumer, ends):
+            if args.follow:
+                continue
+            before, positions = positions, await consumer.offsets()
+            if all(position >= ends.get(queue, 0) for queue, position in positions.items()):
                 break
+            stalled = stalled + 1 if positions == before else 0
+            if stalled == STALLED_POLLS_MAX:
+                raise ClientError(
+                    f"nothing comes of topic {args.topic!r}, though not all is read: a broker is "
+                    "gone, or refuses the filter. --debug tells more"
+                )
         if not printed and not args.json and not interrupted.is_set():
             say(f"no messages in topic {args.topic!r}" + (" for us" if args.group else ""))
     return interrupted.is_set()
@@ -127,11 +138,6 @@ async def _poll(
     polls.cancel()
     await asyncio.gather(polls, return_exceptions=True)
     return []
-
-
-async def _has_reached(consumer: AsyncPullConsumer, ends: Mapping[MessageQueue, int]) -> bool:
-    positions = await consumer.offsets()
-    return all(position >= ends.get(queue, 0) for queue, position in positions.items())
 
 
 def _print(message: StoredMessage, args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from rocketpipe.errors import ClientError
 from rocketpipe.message import MessageQueue, StoredMessage
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -22,23 +23,27 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table whose columns of numbers are aligned to the right."""
+    """A table whose columns of numbers are aligned to the right.
+
+    In a terminal that is too narrow for it, the facts of each row instead, a line each.
+    """
     from rich.table import Table
     from rich.text import Text
 
     cells = [[_Cell(value) for value in row] for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for index, column in enumerate(columns):
-        are_numbers = bool(cells) and all(row[index].is_number for row in cells)
-        table.add_column(
-            column.upper(),
-            justify="right" if are_numbers else "left",
-            no_wrap=are_numbers,
-            overflow="fold",  # and not cut: an id that lacks its end is of no use
-        )
+        are_numbers = all(row[index].is_number for row in cells)
+        table.add_column(column.upper(), justify="right" if are_numbers else "left", no_wrap=True)
     for row in cells:
         table.add_row(*(Text(cell.text) for cell in row))
-    _print(table)
+    if _fits(table):
+        _print(table)
+        return
+    for number, row in enumerate(cells):
+        if number:
+            print()
+        print_facts({column: cell.text for column, cell in zip(columns, row, strict=True)})
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -147,11 +152,22 @@ class _Cell:
 
 
 def _print(what: "Table | Text") -> None:
-    from rich.console import Console
-
-    width = None if sys.stdout.isatty() else UNSEEN_WIDTH
-    console = Console(highlight=False, width=width)
+    console = _console()
     with console.capture() as capture:
         console.print(what)
     # Without the blanks that fill up the last column.
     print("\n".join(map(str.rstrip, capture.get().splitlines())), flush=True)
+
+
+def _fits(table: "Table") -> bool:
+    console = _console()
+    return console.measure(table, options=console.options.update(width=UNSEEN_WIDTH)).maximum <= (
+        console.width
+    )
+
+
+def _console() -> "Console":
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else UNSEEN_WIDTH
+    return Console(highlight=False, width=width)

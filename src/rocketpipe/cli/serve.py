@@ -8,10 +8,13 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocketpipe.cli.texts import pair
 from rocketpipe.errors import InvalidSetting, MQError
-from rocketpipe.testing.embedded_servers import ClusterSettings, ServerCore, cluster_cores
+
+if TYPE_CHECKING:
+    from rocketpipe.testing.embedded_servers import ClusterSettings, ServerCore
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,7 +55,10 @@ def run(args: argparse.Namespace) -> None:
         raise MQError(str(error)) from error
 
 
-def _cluster_settings(args: argparse.Namespace) -> ClusterSettings:
+def _cluster_settings(args: argparse.Namespace) -> "ClusterSettings":
+    # Late, here and below: brokers take long to import, and no other command needs them.
+    from rocketpipe.testing.embedded_servers import ClusterSettings
+
     settings = ClusterSettings(
         brokers=args.brokers,
         slaves=int(args.slaves),
@@ -67,8 +73,10 @@ def _cluster_settings(args: argparse.Namespace) -> ClusterSettings:
     return settings
 
 
-async def serve_cluster(settings: ClusterSettings, *, folder: Path | None, is_json: bool) -> None:
+async def serve_cluster(settings: "ClusterSettings", *, folder: Path | None, is_json: bool) -> None:
     """Run a cluster until SIGINT or SIGTERM comes; without a folder its data goes with it."""
+    from rocketpipe.testing.embedded_servers import cluster_cores
+
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
