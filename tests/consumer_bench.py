@@ -19,9 +19,13 @@ from typing import Any
 
 from rocketpipe.broker.broker import Broker
 from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.client.consumer.listeners import Listener
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
+from rocketpipe.client.consumer.push_consumer import AsyncPushConsumer
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.producer import AsyncProducer
+from rocketpipe.codes import ResponseCode
+from rocketpipe.errors import BrokerError
 from rocketpipe.message import Message, MessageQueue, SendResult
 from rocketpipe.nameserver.server import NameServer
 from rocketpipe.remoting.address import Address
@@ -31,6 +35,7 @@ from rocketpipe.testing.simulated_loop import SimulatedClock, run
 from rocketpipe.testing.simulated_network import NetworkOptions, SimulatedNetwork
 from rocketpipe.wire.headers import Request
 from rocketpipe.wire.requests.admin import UpdateAndCreateTopic
+from rocketpipe.wire.requests.reading import QueryConsumerOffset
 
 CALM = NetworkOptions(delay_min=0.001, delay_max=0.001, spike_chance=0.0)
 NAMESRV = Address("10.0.0.9", 9876)
@@ -98,6 +103,33 @@ class ConsumerBench:
         return AsyncPullConsumer(
             group, namesrv=self.namesrv, environment=self.environment(pid), **more
         )
+
+    def push_consumer(
+        self, listener: Listener, group: str = "group", *, pid: int = 2, **more: Any
+    ) -> AsyncPushConsumer:
+        """Of the topic `orders`, unless told otherwise."""
+        more.setdefault("consume_from", "first")
+        more.setdefault("subscriptions", {"orders": "*"})
+        more.setdefault("environment", self.environment(pid))
+        return AsyncPushConsumer(group, listener, namesrv=self.namesrv, **more)
+
+    async def committed(self, queue: MessageQueue, group: str = "group") -> int | None:
+        """How far a group is, as the queue's broker knows."""
+        (broker,) = [
+            each for each in self.brokers if each.settings.broker_name == queue.broker_name
+        ]
+        request = QueryConsumerOffset(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            set_zero_if_not_found=False,
+        )
+        try:
+            offset: int = (await self.ask(broker, request)).offset
+        except BrokerError as error:
+            assert error.code == ResponseCode.QUERY_NOT_FOUND
+            return None
+        return offset
 
     async def create_topic(self, topic: str, *, queues: int = 4) -> list[MessageQueue]:
         request = UpdateAndCreateTopic(

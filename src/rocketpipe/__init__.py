@@ -13,8 +13,10 @@ from rocketpipe.client.admin.values import (
     TopicStats,
 )
 from rocketpipe.client.allocation import by_config, by_machine_room
+from rocketpipe.client.consumer.listeners import Listener, Retry
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
-from rocketpipe.client.consumer.settings import PullConsumerSettings
+from rocketpipe.client.consumer.push_consumer import AsyncPushConsumer
+from rocketpipe.client.consumer.settings import PullConsumerSettings, PushConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.client.fault_table import LatencyTable
 from rocketpipe.client.hooks import EndTransactionContext, RecallContext, SendContext, SendHook
@@ -48,7 +50,7 @@ from rocketpipe.message import (
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings
 from rocketpipe.sync.admin import Admin
-from rocketpipe.sync.consumer import PullConsumer
+from rocketpipe.sync.consumer import PullConsumer, PushConsumer
 from rocketpipe.sync.producer import Producer, TransactionProducer
 from rocketpipe.wire.bodies.groups import SubscriptionGroupConfig
 from rocketpipe.wire.bodies.route import Perm
@@ -61,6 +63,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncProducer",
     "AsyncPullConsumer",
+    "AsyncPushConsumer",
     "AsyncTransactionProducer",
     "Attempt",
     "AttemptRecorder",
@@ -78,6 +81,7 @@ __all__ = [
     "Java5Settings",
     "JsonLinesRecorder",
     "LatencyTable",
+    "Listener",
     "Message",
     "MessageQueue",
     "PeakEwmaSettings",
@@ -86,10 +90,13 @@ __all__ = [
     "ProducerSettings",
     "PullConsumer",
     "PullConsumerSettings",
+    "PushConsumer",
+    "PushConsumerSettings",
     "QueueProgress",
     "QueueRange",
     "RecallContext",
     "RemotingSettings",
+    "Retry",
     "RoundRobinSettings",
     "SendContext",
     "SendHook",

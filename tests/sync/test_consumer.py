@@ -1,12 +1,24 @@
 """The blocking consumers: the async ones' methods, without await."""
 
 import inspect
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from rocketpipe import AsyncPullConsumer, Message, Producer, PullConsumer, SendResult
+from rocketpipe import (
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    Retry,
+    SendResult,
+    StoredMessage,
+)
 from rocketpipe.errors import IllegalState
 from rocketpipe.testing import EmbeddedCluster
 from rocketpipe.wire.record import decode_records
@@ -16,7 +28,10 @@ def public(cls: type) -> dict[str, Any]:
     return {name: each for name, each in inspect.getmembers(cls) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(("async_class", "face_class"), [(AsyncPullConsumer, PullConsumer)])
+@pytest.mark.parametrize(
+    ("async_class", "face_class"),
+    [(AsyncPullConsumer, PullConsumer), (AsyncPushConsumer, PushConsumer)],
+)
 def test_both_of_a_pair_have_the_same_methods_with_the_same_parameters(
     async_class: Any, face_class: Any
 ) -> None:
@@ -96,3 +111,68 @@ def test_an_error_in_a_loop_leaves_its_message_to_come_again(embedded: EmbeddedC
             raise ZeroDivisionError
     with PullConsumer("failing", namesrv=embedded.namesrv) as consumer:
         assert consumer.committed(queue) == 0
+
+
+@pytest.mark.slow
+def test_a_plain_listener_runs_in_threads(embedded: EmbeddedCluster) -> None:
+    lock = threading.Lock()
+    bodies: list[bytes] = []
+    names: set[str] = set()
+    together = threading.Barrier(3)  # passed only if three are at work at once
+    all_came = threading.Event()
+
+    def listen(messages: list[StoredMessage]) -> Retry | None:
+        if messages[0].body in (b"0", b"1", b"2") and not messages[0].reconsume_times:
+            together.wait(timeout=30)
+        if messages[0].body == b"7" and not messages[0].reconsume_times:
+            return Retry(delay_level=1)
+        with lock:
+            bodies.extend(message.body for message in messages)
+            names.add(threading.current_thread().name)
+            if len(bodies) == 200:
+                all_came.set()
+        return None
+
+    with PushConsumer(
+        "push", listen, subscriptions={"pushed": "*"}, namesrv=embedded.namesrv
+    ) as consumer:
+        with Producer("p", namesrv=embedded.namesrv) as producer:
+            sent = [str(number).encode() for number in range(200)]
+            for body in sent:
+                producer.send(Message("pushed", body))
+        assert all_came.wait(timeout=60)
+        consumer.suspend()
+        consumer.resume()
+        consumer.unsubscribe("pushed")
+        consumer.subscribe("pushed")
+        assert len(consumer.queues("pushed")) == 4
+        assert set(consumer.queues("pushed")) <= set(consumer.assigned())
+        assert "@" in consumer.client_id
+    assert sorted(bodies) == sorted(sent)
+    assert all(name.startswith("rocketpipe-consumer") for name in names)
+
+
+@pytest.mark.slow
+def test_closing_waits_for_the_listener_and_what_it_did_is_stored(
+    embedded: EmbeddedCluster,
+) -> None:
+    at_work, ended = threading.Event(), threading.Event()
+
+    def listen(messages: list[StoredMessage]) -> None:
+        at_work.set()
+        time.sleep(0.5)
+        ended.set()
+
+    with Producer("p", namesrv=embedded.namesrv) as producer:
+        queue = producer.send(Message("slow", b"x")).queue
+    with PushConsumer(
+        "slow",
+        listen,
+        subscriptions={"slow": "*"},
+        namesrv=embedded.namesrv,
+        consume_from="first",
+    ):
+        assert at_work.wait(timeout=60)
+    assert ended.is_set()
+    with PullConsumer("slow", namesrv=embedded.namesrv) as consumer:
+        assert consumer.committed(queue) == 1

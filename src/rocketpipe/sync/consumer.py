@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
+from rocketpipe.client.consumer.listeners import Listener
 from rocketpipe.client.consumer.pull_consumer import POLL_TIMEOUT, AsyncPullConsumer
-from rocketpipe.client.consumer.settings import PullConsumerSettings
+from rocketpipe.client.consumer.push_consumer import AsyncPushConsumer
+from rocketpipe.client.consumer.settings import PullConsumerSettings, PushConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Expression
 from rocketpipe.client.environment import Environment
 from rocketpipe.message import MessageQueue, StoredMessage
@@ -166,3 +168,71 @@ class PullConsumer(BlockingClient):
     def lag(self) -> dict[MessageQueue, int]:
         """Of each queue that it reads, how many messages poll has not given yet."""
         return self._call(self._async.lag())
+
+
+class PushConsumer(BlockingClient):
+    """Gives messages to a listener as they come. Every method is AsyncPushConsumer's of the same
+    name, and blocks.
+
+    def on_messages(messages: list[StoredMessage]) -> None:
+        ...
+
+    with PushConsumer(
+        "billing", on_messages, subscriptions={"orders": "paid"}, namesrv="127.0.0.1:9876"
+    ):
+        threading.Event().wait()
+    """
+
+    def __init__(
+        self,
+        consumer_group: str | PushConsumerSettings,
+        listener: Listener,
+        *,
+        subscriptions: Mapping[str, Expression] | None = None,
+        environment: Environment | None = None,
+        **settings: Any,
+    ) -> None:
+        self._async = AsyncPushConsumer(
+            consumer_group,
+            listener,
+            subscriptions=subscriptions,
+            environment=environment,
+            **settings,
+        )
+        super().__init__(self._async)
+        self.settings = self._async.settings
+
+    @property
+    def client_id(self) -> str:
+        """By which brokers and the other members know the client this consumer belongs to."""
+
+        async def client_id() -> str:
+            return self._async.client_id
+
+        return self._call(client_id())
+
+    def subscribe(self, topic: str, expression: Expression = "*") -> None:
+        """Read this topic as a member of the group: all messages, those with tags such as
+        `TagA || TagB`, or those that Sql92(...) accepts. In place of what was wanted of it before.
+        """
+        self._call(self._async.subscribe(topic, expression))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Read this topic no more."""
+        self._call(self._async.unsubscribe(topic))
+
+    def assigned(self) -> list[MessageQueue]:
+        """The queues that are read now."""
+        return self._call(self._async.assigned())
+
+    def queues(self, topic: str) -> list[MessageQueue]:
+        """Every queue of a topic that can be read."""
+        return self._call(self._async.queues(topic))
+
+    def suspend(self) -> None:
+        """Pull no more for now; what is here already still goes to the listener."""
+        self._call(self._async.suspend())
+
+    def resume(self) -> None:
+        """Pull again."""
+        self._call(self._async.resume())

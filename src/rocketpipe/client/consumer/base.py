@@ -173,6 +173,14 @@ class BaseConsumer(ABC):
         """What there is to say of this kind of consumer to those who ask how it is doing."""
         return {}
 
+    async def _come_to_rest(self, assigned: Assigned) -> None:
+        """A queue is about to be left, or to begin anew: let what must end before that end."""
+        return
+
+    async def _left(self, queue: MessageQueue) -> None:
+        """A queue is not ours any more, and how far we were is stored."""
+        return
+
     async def _may_take(self, queue: MessageQueue) -> bool:
         """Whether a queue that is ours can be had now."""
         return True
@@ -275,18 +283,24 @@ class BaseConsumer(ABC):
         """Read a queue from another offset on, if it is ours."""
         assigned = self._assigned.get(queue)
         if assigned is not None:
+            await self._come_to_rest(assigned)
             await self._end_reader(assigned)
-            if self._assigned.get(queue) is assigned:  # and still is
+            if self._assigned.get(queue) is assigned and not assigned.is_leaving:  # as before
                 self._begin(queue, offset)
 
     async def _release(self, queue: MessageQueue) -> None:
         """Read a queue no more, and store how far we were."""
-        assigned = self._assigned.pop(queue, None)
-        if assigned is not None:
-            offset = self._commit_offset(assigned)
-            await self._end_reader(assigned)
-            await self._write({queue: offset} if offset is not None else {})
-            self._puller.forget(queue)
+        assigned = self._assigned.get(queue)
+        if assigned is None or assigned.is_leaving:
+            return
+        assigned.is_leaving = True
+        await self._come_to_rest(assigned)
+        offset = self._commit_offset(assigned)
+        await self._end_reader(assigned)
+        await self._write({queue: offset} if offset is not None else {})
+        self._puller.forget(queue)
+        await self._left(queue)
+        self._assigned.pop(queue, None)
 
     async def _end_reader(self, assigned: Assigned) -> None:
         assigned.process_queue.drop()
@@ -296,8 +310,9 @@ class BaseConsumer(ABC):
 
     async def _release_all(self) -> None:
         await self._persist()
-        for assigned in self._assigned.values():
+        for queue, assigned in self._assigned.items():
             await self._end_reader(assigned)
+            await self._left(queue)
         self._assigned.clear()
 
     # Offsets.

@@ -159,13 +159,20 @@ async def first_offset(
     store: OffsetStore, ends: QueueEnds, settings: ConsumerSettings, queue: MessageQueue
 ) -> int:
     """Where a group goes on, or begins (RebalancePushImpl.computePullFromWhere)."""
-    stored = await store.read(queue)
-    if stored is not None and stored >= 0:
-        return stored
     is_retry = queue.topic.startswith(RETRY_PREFIX)
-    if settings.consume_from == FIRST or (settings.consume_from == LAST and is_retry):
+    # Asked for before the broker says that the group is new here: of a queue that is only being
+    # made, a broker may say so, and a message that comes right after that would be missed.
+    begin = await _begin(ends, settings.consume_from, queue, is_retry=is_retry)
+    stored = await store.read(queue)
+    return stored if stored is not None and stored >= 0 else begin
+
+
+async def _begin(
+    ends: QueueEnds, consume_from: str | int, queue: MessageQueue, *, is_retry: bool
+) -> int:
+    if consume_from == FIRST or (consume_from == LAST and is_retry):
         return await ends.min_offset(queue)
-    if settings.consume_from == LAST or is_retry:
+    if consume_from == LAST or is_retry:
         return await ends.max_offset(queue)
-    assert isinstance(settings.consume_from, int)
-    return await ends.offset_at(queue, settings.consume_from)
+    assert isinstance(consume_from, int)
+    return await ends.offset_at(queue, consume_from)

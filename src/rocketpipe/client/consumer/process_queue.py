@@ -23,6 +23,7 @@ class ProcessQueue:
         self.last_pull_ms = 0
         self.last_consume_ms = 0
         self._cache = cache
+        self._last_put = offset
         self._waiting: dict[int, int] = {}  # bytes by offset, in order of offsets
 
     def put(self, messages: Sequence[StoredMessage], next_offset: int) -> None:
@@ -31,6 +32,8 @@ class ProcessQueue:
         for message in messages:
             self._waiting[message.queue_offset] = len(message.body)
             size += len(message.body)
+        if messages:
+            self._last_put = messages[-1].queue_offset
         self.bytes += size
         self.next_offset = next_offset
         self._cache.count(len(messages), size)
@@ -65,6 +68,11 @@ class ProcessQueue:
         return next(reversed(self._waiting), self.next_offset)
 
     @property
+    def span(self) -> int:
+        """How far the last message that came here is from the first that waits."""
+        return self._last_put - self.commit_offset if self._waiting else 0
+
+    @property
     def count(self) -> int:
         return len(self._waiting)
 
@@ -77,6 +85,7 @@ class Assigned:
     gate: asyncio.Event  # closed while it is paused
     reader: asyncio.Task[None]
     stored_offset: int | None = None  # as the store has it from us
+    is_leaving: bool = False  # it will be another's, once what has begun has ended
 
 
 class Cache:
@@ -96,11 +105,7 @@ class Cache:
             or queue.bytes >= settings.queue_bytes_max
             or self.messages >= settings.messages_max
             or self.bytes >= settings.bytes_max
-            or (
-                self._span_max is not None
-                and queue.count > 0
-                and queue.last_offset - queue.commit_offset > self._span_max
-            )
+            or (self._span_max is not None and queue.span > self._span_max)
         )
 
     async def wait_for_room(self, queue: ProcessQueue) -> None:

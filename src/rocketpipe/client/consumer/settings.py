@@ -126,8 +126,8 @@ class PushConsumerSettings(ConsumerSettings):
     consume_batch_size: int = 1
     """How many messages the listener is given at once, at most; all of one queue."""
     queue_span_max: int = 2000
-    """How far apart the first and the last message of a queue that wait here may be, unless
-    orderly: it bounds what comes again when a consumer is killed while one message takes long."""
+    """How far the last message that was pulled from a queue may be from the first that is not
+    consumed, unless orderly: so much may come again when a consumer is killed."""
     max_reconsume_times: int | None = None
     """How often a message that the listener fails to consume comes again before it goes to the
     group's dead letters; by default 16, and without end when orderly."""
@@ -137,7 +137,8 @@ class PushConsumerSettings(ConsumerSettings):
     """A message on which the listener works for so long is sent back, unless orderly: another
     member may have more luck."""
     close_timeout: float = 30.0
-    """How long closing waits for listeners; what they have not finished then comes again."""
+    """How long closing, or giving away a queue when orderly, waits for listeners; what they have
+    not finished then comes again."""
     offset_folder: str | None = None
     """Where broadcasting keeps offsets; `~/.rocketmq_offsets` as in Java, which can read them."""
 

@@ -95,6 +95,7 @@ def test_settings_come_by_name_or_as_an_object() -> None:
     [
         (ConsumerSettings, ClientSettings, "## Both kinds of consumer"),
         (PullConsumerSettings, ConsumerSettings, "## The pull consumer"),
+        (PushConsumerSettings, ConsumerSettings, "## The push consumer"),
     ],
 )
 def test_every_setting_is_documented_with_its_default(kind: Any, of: Any, headings: str) -> None:
