@@ -6,6 +6,7 @@ import pytest
 
 from rocketpipe import Admin
 from rocketpipe.errors import NoRoute
+from rocketpipe.testing.embedded_cluster import EmbeddedCluster
 from tests.cli.conftest import Program
 
 pytestmark = pytest.mark.slow
@@ -115,6 +116,17 @@ def test_brokers_and_clusters_are_shown(program: Program) -> None:
     refused = program("broker", "config", "broker-a", "--set", "brokerName=x")
     assert refused.code == 1
     assert "INVALID_PARAMETER" in refused.errors
+
+
+def test_a_broker_that_does_not_answer_is_listed_as_such(
+    program: Program, cli_cluster: EmbeddedCluster
+) -> None:
+    with cli_cluster.broker("broker-b").frozen():
+        # Long enough for the other one, however busy this machine is.
+        listed = program("broker", "list", "--timeout", "10s")
+    assert listed.code == 1
+    assert [row[4] for row in listed.rows] == ["5.5.0", "unreachable"]
+    assert listed.errors.startswith("rocketpipe: broker-b (master): ")
 
 
 def test_an_error_is_one_line_and_says_what_to_do(program: Program) -> None:

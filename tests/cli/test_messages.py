@@ -91,6 +91,14 @@ def test_consuming_begins_where_it_is_told_and_ends(program: Program) -> None:
     assert program("consume", topic, "--tag", "a", "--sql", "b = 1").code == 2
 
 
+def test_a_filter_that_brokers_refuse_is_an_error_in_the_end(program: Program) -> None:
+    topic = new_topic(program, "cli-sql")  # the embedded cluster has no SQL92
+    program.done("send", topic, "x")
+    refused = program("consume", topic, "--sql", "colour = 'red'")
+    assert (refused.code, refused.output) == (1, "")
+    assert "filter" in refused.errors
+
+
 def test_following_ends_with_ctrl_c_and_what_was_printed_is_consumed(program: Program) -> None:
     topic = new_topic(program, "cli-follow")
     options = ("--group", "cli-followers", "--from", "first", "--follow", "--bodies")
@@ -180,10 +188,12 @@ def test_nothing_is_cut_off_in_a_narrow_terminal(program: Program) -> None:
 
 def test_what_a_message_holds_can_not_take_over_a_terminal(program: Program) -> None:
     topic = new_topic(program, "cli-hostile")
-    program.done("send", topic, "\x1b[31mred\x07")
-    seen = in_terminal(program, "consume", topic, "--bodies", columns=80)
-    assert "\x1b" not in seen
-    assert "red" in seen
+    program.done("send", topic, "\x1b[31mred\x07", "--key", "k")
+    for command in (("consume", topic, "--bodies"), ("message", "find", topic, "--key", "k")):
+        seen = in_terminal(program, *command, columns=120)
+        assert "\x1b[31m" not in seen
+        assert "\x07" not in seen
+        assert "red" in seen
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rocketpipe.cli.texts import show_body, show_time
+from rocketpipe.cli.texts import harmless, show_body, show_time
 from rocketpipe.errors import ClientError
 from rocketpipe.message import MessageQueue, StoredMessage
 
@@ -68,10 +68,8 @@ def print_title(text: str) -> None:
 
 
 def print_text(text: str) -> None:
-    """As it is, but for what would move a terminal's cursor or change its colours."""
-    if sys.stdout.isatty():
-        text = "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
-    print(text, flush=True)
+    """As it is in a pipe, and harmless in a terminal."""
+    print(harmless(text) if sys.stdout.isatty() else text, flush=True)
 
 
 def say(text: str) -> None:
@@ -148,7 +146,8 @@ class _Cell:
         elif isinstance(value, float):
             self.text = f"{value:.1f}"
         else:
-            self.text = " ".join(str(value).split())  # a line break would break the table
+            # A line break would break the table.
+            self.text = harmless(" ".join(str(value).split()))
 
 
 def _print(what: "Table | Text") -> None:

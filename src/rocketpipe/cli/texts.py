@@ -105,6 +105,11 @@ def show_queue(queue: MessageQueue) -> str:
     return f"{queue.broker_name}:{queue.queue_id}"
 
 
+def harmless(text: str) -> str:
+    """Without what would move a terminal's cursor or change its colours."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
 def show_body(body: bytes) -> str:
     """The text of a body, or its bytes as hex digits."""
     try:
