@@ -12,6 +12,8 @@ from rocketpipe import (
     Admin,
     AsyncAdmin,
     AsyncProducer,
+    AsyncPullConsumer,
+    GroupConnections,
     Message,
     MessageQueue,
     Perm,
@@ -19,11 +21,13 @@ from rocketpipe import (
 )
 from rocketpipe.errors import BrokerError, BrokersFailed, ClientError, NoRoute, NotFound
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
+from rocketpipe.wire.bodies.heartbeat import ConsumeType
 from tests.apache.programs import mqadmin_session
 from tests.apache.require import require
 from tests.interop.clusters import TIMEOUT, Cluster, new_topic, until
 
 IS_OLD = "4.9.4"
+RESET_SECONDS_MAX = 90.0  # a broker may hold a pull for a while before it tells of a reset
 READ_WRITE = Perm.READ | Perm.WRITE
 
 
@@ -256,6 +260,47 @@ def test_a_group_is_made_followed_reset_and_deleted(cluster: Cluster) -> None:
             assert await admin.topic_groups(topic) == ()
             with pytest.raises(NotFound):
                 await admin.group_config(group)
+
+    asyncio.run(main())
+
+
+def test_consumers_are_seen_and_sent_back_while_they_run(cluster: Cluster) -> None:
+    async def main() -> None:
+        topic, group = new_topic("admin-online"), new_topic("admin-online-readers")
+        async with clients(cluster) as (admin, producer):
+            await admin.create_topic(topic, queues=1, brokers=["broker-a"])
+            (queue,) = await admin.publish_queues(topic)
+            await wait_stored(admin, await send(producer, queue, 3))
+            async with AsyncPullConsumer(
+                group, namesrv=cluster.namesrv, consume_from="first", request_timeout=TIMEOUT
+            ) as consumer:
+                await consumer.subscribe(topic, "A || B")
+
+                async def read() -> set[bytes]:
+                    """All three, which may come in several parts."""
+                    bodies: set[bytes] = set()
+                    async with asyncio.timeout(RESET_SECONDS_MAX):
+                        while len(bodies) < 3:
+                            bodies |= {each.body for each in await consumer.poll()}
+                    return bodies
+
+                async def seen() -> GroupConnections | None:
+                    online = await admin.connections(group)
+                    return online if online.members else None
+
+                assert await read() == {b"0", b"1", b"2"}
+                online = await until(seen)
+                assert [each.client_id for each in online.members] == [consumer.client_id]
+                assert online.members[0].language == "PYTHON"
+                assert online.subscriptions[topic] == "A || B"
+                assert online.consume_type is ConsumeType.CONSUME_ACTIVELY
+
+                await consumer.commit()
+                assert await admin.reset_offsets(group, topic, 0) == {queue: 0}
+                assert await read() == {b"0", b"1", b"2"}
+                if cluster.version == IS_OLD:
+                    with pytest.raises(ClientError, match="resets by time only"):
+                        await admin.reset_offset(group, queue, 0)
 
     asyncio.run(main())
 
