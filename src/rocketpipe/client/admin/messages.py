@@ -17,7 +17,8 @@ from rocketpipe.wire.requests.reading import (
 )
 
 TOOLS_GROUP = "TOOLS_CONSUMER"  # every broker has it
-QUERY_MAX = 32  # as many as a broker looks for by unique id
+QUERY_MAX = 32
+UNIQUE_ID = "U"  # the part of the index in which 5.5 may keep producers' ids
 LONG_MAX = (1 << 63) - 1
 
 
@@ -121,7 +122,9 @@ class MessageAdmin(Asking):
             max_num=limit,
             begin_timestamp=begin_ms,
             end_timestamp=end_ms,
-            unique_key_query=is_unique_id,
+            # Not `unique_key_query`, which only raises the limit: what 4.9 and 5.x leave out of a
+            # signature differs there.
+            index_type=UNIQUE_ID if is_unique_id else None,
         )
         doing = f"look for {key!r} in topic {topic!r}"
 
