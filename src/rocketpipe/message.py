@@ -158,6 +158,12 @@ class StoredMessage:
     reconsume_times: int
     prepared_transaction_offset: int
     store_size: int  # of the whole record, in bytes
+    broker_name: str | None = None  # where a consumer read it; no record says so itself
+
+    @property
+    def queue(self) -> MessageQueue:
+        """Where it was read; one that comes again was read in a queue of its retry topic."""
+        return MessageQueue(self.topic, self.broker_name or "", self.queue_id)
 
     @property
     def tags(self) -> str | None:

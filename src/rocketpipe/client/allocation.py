@@ -4,9 +4,16 @@ Every member works this out by itself from the same two lists, so all must follo
 Java members too. Both lists come sorted: queues as `MessageQueue` sorts, client ids as text.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Sequence
+from hashlib import md5
 
+from rocketpipe.errors import InvalidSetting
 from rocketpipe.message import MessageQueue
+
+Allocation = Callable[[Sequence[MessageQueue], Sequence[str], str], list[MessageQueue]]
+
+VIRTUAL_NODES = 10  # of each member, as AllocateMessageQueueConsistentHash has by default
 
 
 def allocate_averagely(
@@ -24,3 +31,76 @@ def allocate_by_circle(
 ) -> list[MessageQueue]:
     """One after the other, in turn (AllocateMessageQueueAveragelyByCircle)."""
     return list(queues[client_ids.index(client_id) :: len(client_ids)])
+
+
+def allocate_by_consistent_hash(
+    queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
+) -> list[MessageQueue]:
+    """Few queues change hands when a member comes or goes (AllocateMessageQueueConsistentHash)."""
+    ring = {_hash(f"{each}-{node}"): each for each in client_ids for node in range(VIRTUAL_NODES)}
+    places = sorted(ring)
+
+    def owner(queue: MessageQueue) -> str:
+        key = (
+            f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, "
+            f"queueId={queue.queue_id}]"
+        )
+        return ring[places[bisect_left(places, _hash(key)) % len(places)]]
+
+    return [queue for queue in queues if owner(queue) == client_id]
+
+
+def by_config(wanted: Collection[MessageQueue]) -> Allocation:
+    """These very queues, whoever else is in the group (AllocateMessageQueueByConfig)."""
+    chosen = frozenset(wanted)
+
+    def allocate(
+        queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
+    ) -> list[MessageQueue]:
+        return [queue for queue in queues if queue in chosen]
+
+    return allocate
+
+
+def by_machine_room(rooms: Collection[str]) -> Allocation:
+    """Of brokers named `room@name` those in these rooms, shared averagely; what is left over goes
+    to the first members, from the end (AllocateMessageQueueByMachineRoom)."""
+    chosen = frozenset(rooms)
+
+    def allocate(
+        queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
+    ) -> list[MessageQueue]:
+        near = [
+            queue
+            for queue in queues
+            for room, at, name in [queue.broker_name.partition("@")]
+            if at and "@" not in name and room in chosen
+        ]
+        place = client_ids.index(client_id)
+        size, rest = divmod(len(near), len(client_ids))
+        mine = near[place * size : (place + 1) * size]
+        return mine + ([near[place + size * len(client_ids)]] if place < rest else [])
+
+    return allocate
+
+
+ALLOCATIONS: dict[str, Allocation] = {
+    "averagely": allocate_averagely,
+    "circle": allocate_by_circle,
+    "consistent-hash": allocate_by_consistent_hash,
+}
+
+
+def allocation_rule(allocation: object) -> Allocation:
+    """The rule of this name, or the user's own."""
+    if callable(allocation):
+        return allocation
+    rule = ALLOCATIONS.get(allocation) if isinstance(allocation, str) else None
+    if rule is None:
+        known = ", ".join(ALLOCATIONS)
+        raise InvalidSetting(f"allocation is {allocation!r}: {known} exist, or give a function")
+    return rule
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(md5(text.encode(), usedforsecurity=False).digest()[:4], "big")

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from rocketpipe.client.background import Background
 from rocketpipe.client.connections import Connections
 from rocketpipe.client.environment import Environment
+from rocketpipe.client.group_members import GroupMember, GroupMembers
 from rocketpipe.client.name_servers import NameServers
 from rocketpipe.client.replies import Replies
 from rocketpipe.client.route import MASTER_ID, TopicRoute
@@ -73,18 +74,20 @@ class ClientInstance:
         self.settings = settings
         self.environment = environment
         ip = environment.local_ip(settings.name_servers[0])
-        self.client_id = _client_id(ip, settings, environment.process_id())
+        pid = environment.process_id()
+        number = environment.dice.getrandbits(32)  # one that no other instance here has
+        self.client_id = _client_id(ip, settings, f"{pid}#{number}")
+        self.stable_client_id = _client_id(ip, settings, DEFAULT_INSTANCE_NAME)
         self.new_message_id = UniqueIdGenerator(
-            ip_address(ip).packed,
-            environment.process_id(),
-            environment.dice.getrandbits(32),
-            environment.clock.wall_ms,
+            ip_address(ip).packed, pid, number, environment.clock.wall_ms
         )
         self._users = 0
         self._leave_registry: Callable[[], object] = lambda: None
         self._producers: dict[str, CheckTransaction | None] = {}
+        self._consumers = GroupMembers()
         self.replies = Replies(environment.clock.wall_ms)
         handlers: dict[int, Handler] = {
+            **self._consumers.handlers(),
             RequestCode.CHECK_TRANSACTION_STATE: self._check_transaction,
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT: self.replies.take,
         }
@@ -128,7 +131,18 @@ class ClientInstance:
     async def remove_producer(self, group: str) -> None:
         """Tell every broker that the group is gone from this client."""
         self._producers.pop(group, None)
-        farewell = UnregisterClient(client_id=self.client_id, producer_group=group)
+        await self._say_goodbye(UnregisterClient(client_id=self.client_id, producer_group=group))
+
+    def add_consumer(self, group: str, member: GroupMember) -> None:
+        """A consumer of this group is here; brokers know it from the next heartbeat on."""
+        self._consumers.add(group, member, self.client_id)
+
+    async def remove_consumer(self, group: str) -> None:
+        """Tell every broker that the group is gone from this client: others take its queues."""
+        self._consumers.remove(group)
+        await self._say_goodbye(UnregisterClient(client_id=self.client_id, consumer_group=group))
+
+    async def _say_goodbye(self, farewell: UnregisterClient) -> None:
         await self._tell_brokers(
             lambda address: self.connections.request(
                 address, farewell, timeout=self.settings.request_timeout
@@ -193,6 +207,7 @@ class ClientInstance:
         data = HeartbeatData(
             client_id=self.client_id,
             producer_data_set=tuple(ProducerData(group_name=group) for group in self._producers),
+            consumer_data_set=self._consumers.consumer_data(),
         )
         try:
             await self.connections.request(
@@ -208,6 +223,7 @@ class ClientInstance:
 
     def _greet_brokers(self, route: TopicRoute) -> None:
         """A new route: any broker may have something to ask of us, so let all know us."""
+        self._consumers.rebalance_soon()
         for broker in route.brokers:
             address = route.master(broker)
             if address is not None and self.connections.find(address) is None:
@@ -238,7 +254,7 @@ def vip_address(address: Address) -> Address:
     return Address(address.host, max(0, address.port - 2))
 
 
-def _client_id(ip: str, settings: ClientSettings, pid: int) -> str:
+def _client_id(ip: str, settings: ClientSettings, default: str) -> str:
     name = settings.instance_name
-    instance = str(pid) if name == DEFAULT_INSTANCE_NAME else name
+    instance = default if name == DEFAULT_INSTANCE_NAME else name
     return "@".join((ip, instance, *([settings.unit_name] if settings.unit_name else ())))

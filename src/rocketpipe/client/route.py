@@ -70,6 +70,17 @@ def publish_queues(topic: str, data: TopicRouteData) -> tuple[MessageQueue, ...]
     return tuple(islice(queues, QUEUES_MAX))
 
 
+def subscribe_queues(route: TopicRoute) -> list[MessageQueue]:
+    """The queues a consumer may read, sorted; whether their master is there or not."""
+    queues = (
+        MessageQueue(route.topic, queues.broker_name, queue_id)
+        for queues in route.data.queue_datas
+        if queues.perm & Perm.READ
+        for queue_id in range(queues.read_queue_nums)
+    )
+    return sorted(islice(queues, QUEUES_MAX))
+
+
 def ordered_queues(order_topic_conf: str) -> list[tuple[str, int]]:
     """What `broker-a:4;broker-b:4` says; a part that makes no sense says nothing."""
     queues = []

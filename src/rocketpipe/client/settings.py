@@ -33,7 +33,8 @@ class ClientSettings:
     """The NameServers: `host:port`, several separated by `;` or `,` or in a list. By default those
     in the environment variable NAMESRV_ADDR."""
     instance_name: str = DEFAULT_INSTANCE_NAME
-    """Part of the client id; DEFAULT stands for the process id."""
+    """Part of the client id; DEFAULT stands for the process id and a number, so that no two clients
+    of one process are alike."""
     unit_name: str | None = None
     """Part of the client id, where a cluster is divided into units."""
     credentials: Credentials | None = None
@@ -74,6 +75,12 @@ class ClientSettings:
     def name_servers(self) -> tuple[Address, ...]:
         assert isinstance(self.namesrv, str)
         return tuple(Address.parse(each) for each in self.namesrv.split(";"))
+
+    def client_settings(self) -> "ClientSettings":
+        """The part that is about the client as a whole."""
+        return ClientSettings(
+            **{each.name: getattr(self, each.name) for each in fields(ClientSettings)}
+        )
 
     def _namesrv(self) -> str:
         given = self.namesrv if self.namesrv is not None else os.environ.get(NAMESRV_VARIABLE)
@@ -183,12 +190,6 @@ class ProducerSettings(ClientSettings):
         except ValueError:
             known = ", ".join(Compression)
             raise InvalidSetting(f"compression is {self.compression!r}: {known} exist") from None
-
-    def client_settings(self) -> ClientSettings:
-        """The part that is about the client as a whole."""
-        return ClientSettings(
-            **{each.name: getattr(self, each.name) for each in fields(ClientSettings)}
-        )
 
 
 def check_group(name: str, group: object) -> None:

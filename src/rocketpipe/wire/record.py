@@ -78,6 +78,7 @@ def decode_record(
     check_crc: bool = True,
     decompressing: bool = True,
     body_bytes_max: int = BODY_BYTES_MAX,
+    broker_name: str | None = None,
 ) -> StoredMessage:
     """The record that starts at `offset`; the next one starts `store_size` bytes further.
 
@@ -134,6 +135,7 @@ def decode_record(
         reconsume_times,
         prepared_transaction_offset,
         size,
+        broker_name,
     )
     message.__class__ = StoredMessage
     return message
@@ -239,8 +241,9 @@ def decode_records(
     check_crc: bool = True,
     decompressing: bool = True,
     body_bytes_max: int = BODY_BYTES_MAX,
+    broker_name: str | None = None,
 ) -> list[StoredMessage]:
-    """Every message of a pull, view or query, inner batches unwrapped.
+    """Every message of a pull, view or query, inner batches unwrapped; read at this broker.
 
     Where Java keeps the records before the first bad one and drops the rest, this raises.
     """
@@ -253,6 +256,7 @@ def decode_records(
             check_crc=check_crc,
             decompressing=decompressing,
             body_bytes_max=body_bytes_max,
+            broker_name=broker_name,
         )
         offset += message.store_size
         if is_inner_batch(message):

@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import re
 from collections.abc import Collection, Sequence
 
 import pytest
@@ -19,13 +20,22 @@ MESSAGE = Message("orders", b"body")
 @simulated()
 async def test_a_client_id_is_made_of_ip_instance_and_unit(cluster: SimulatedCluster) -> None:
     for settings, client_id in (
-        ({}, "10.0.0.1@4711"),
-        ({"instance_name": "i"}, "10.0.0.1@i"),
-        ({"unit_name": "u"}, "10.0.0.1@4711@u"),
-        ({"instance_name": "i", "unit_name": "u"}, "10.0.0.1@i@u"),
+        ({}, r"10\.0\.0\.1@4711#\d+"),
+        ({"instance_name": "i"}, r"10\.0\.0\.1@i"),
+        ({"unit_name": "u"}, r"10\.0\.0\.1@4711#\d+@u"),
+        ({"instance_name": "i", "unit_name": "u"}, r"10\.0\.0\.1@i@u"),
     ):
         async with cluster.producer(**settings) as producer:
-            assert producer.client_id == client_id
+            assert re.fullmatch(client_id, producer.client_id)
+
+
+@simulated()
+async def test_no_two_clients_of_a_process_have_one_id(cluster: SimulatedCluster) -> None:
+    """Or members of one group would take each other for themselves."""
+    async with cluster.producer("a") as one, cluster.producer("b", request_timeout=1.0) as other:
+        assert one.client_id != other.client_id
+        async with cluster.producer("c") as equal:
+            assert one.client_id == equal.client_id
 
 
 # Heartbeats.
@@ -36,16 +46,17 @@ async def test_every_broker_of_a_route_is_told_at_once_who_we_are(
     cluster: SimulatedCluster,
 ) -> None:
     async with cluster.producer(namespace="shop") as producer:
+        client_id = producer.client_id
         await producer.send(MESSAGE)
         await asyncio.sleep(0.1)
         for broker in cluster.brokers:
             ((at, heartbeat),) = broker.heartbeats
             assert at < 0.05
-            assert heartbeat.client_id == "10.0.0.1@4711"
+            assert heartbeat.client_id == client_id
             assert [each.group_name for each in heartbeat.producer_data_set] == ["shop%group"]
     for broker in cluster.brokers:
         (farewell,) = broker.unregistered
-        assert (farewell.client_id, farewell.producer_group) == ("10.0.0.1@4711", "shop%group")
+        assert (farewell.client_id, farewell.producer_group) == (client_id, "shop%group")
 
 
 @simulated()
@@ -138,7 +149,7 @@ async def test_producers_with_other_settings_do_not(cluster: SimulatedCluster) -
         assert len(broker.connections) == 2
         other = cluster.new_environment(pid=1)
         async with cluster.producer(environment=other) as three:
-            assert three.client_id == "10.0.0.1@1"
+            assert three.client_id.startswith("10.0.0.1@1#")
 
 
 @simulated()

@@ -184,7 +184,10 @@ async def test_a_reply_may_come_through_another_client_of_the_same_id(
 ) -> None:
     (broker,) = cluster.brokers
     cluster.add_topic("questions")
-    async with cluster.producer() as asking, cluster.producer(request_timeout=2) as other:
+    async with (
+        cluster.producer(instance_name="i") as asking,
+        cluster.producer(instance_name="i", request_timeout=2) as other,
+    ):
         assert asking.client_id == other.client_id
         await other.send(Message("questions", b"hello"))
         (connection,) = broker.connections

@@ -262,7 +262,7 @@ def test_every_setting_of_a_policy_is_documented_with_its_default(policy: str) -
 
 def test_the_examples_of_the_documentation_run() -> None:
     examples = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         exec(example, {})
 

@@ -1,9 +1,10 @@
 """Pulling messages, looking them up, and the offsets that consumers and queues have reached."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple, Self
 
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.lazy_dataclass import dataclass
+from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 
 
@@ -21,10 +22,24 @@ class PullMessageReply(Header):
     forbidden_type: int | None = None
 
 
+class PullAnswer(NamedTuple):
+    """All of an answer to a pull: its code and its body matter as much as its fields."""
+
+    code: int
+    remark: str | None
+    header: PullMessageReply
+    body: bytes  # stored messages
+
+    @classmethod
+    def from_answer(cls, answer: RemotingCommand) -> Self:
+        header = PullMessageReply.from_ext_fields(answer.ext_fields)
+        return cls(answer.code, answer.remark, header, answer.body)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PullMessage(Request[PullMessageReply]):
+class PullMessage(Request[PullAnswer]):
     code = RequestCode.PULL_MESSAGE
-    reply = PullMessageReply
+    reply = PullAnswer
     accepts: ClassVar[frozenset[int]] = frozenset(
         {
             ResponseCode.SUCCESS,
@@ -68,18 +83,29 @@ class LitePullMessage(PullMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMessageReply(Header):
-    """How far the index reaches. What was found is in the answer's body, as stored messages."""
+    """How far the index reaches."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
 
 
+class QueryAnswer(NamedTuple):
+    """All of an answer to a query."""
+
+    header: QueryMessageReply
+    body: bytes  # stored messages
+
+    @classmethod
+    def from_answer(cls, answer: RemotingCommand) -> Self:
+        return cls(QueryMessageReply.from_ext_fields(answer.ext_fields), answer.body)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryMessage(Request[QueryMessageReply]):
+class QueryMessage(Request[QueryAnswer]):
     """Messages by key: the broker compares hashes, so the asker has to compare keys."""
 
     code = RequestCode.QUERY_MESSAGE
-    reply = QueryMessageReply
+    reply = QueryAnswer
 
     topic: str
     key: str

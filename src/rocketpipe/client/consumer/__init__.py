@@ -1,0 +1,1 @@
+"""Consumers: pulling, sharing queues with the rest of a group, and handing messages to a user."""

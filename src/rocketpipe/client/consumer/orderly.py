@@ -1,0 +1,139 @@
+"""Orderly consumption: of each queue one batch after another, while its lock is ours."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rocketpipe.client.background import Background
+from rocketpipe.client.consumer.listeners import Batch, Listener, Outcome, workers
+from rocketpipe.client.consumer.process_queue import ProcessQueue
+from rocketpipe.client.consumer.send_back import SendBack
+from rocketpipe.client.consumer.settings import PushConsumerSettings
+from rocketpipe.errors import MQError
+from rocketpipe.message import MessageQueue, StoredMessage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """The messages of a queue that wait for their turn."""
+
+    process_queue: ProcessQueue
+    messages: deque[StoredMessage] = field(default_factory=deque)
+    batch: Batch | None = None  # the one that the listener has, or is to get
+    is_resting: bool = False  # the listener failed a moment ago
+    is_stopped: bool = False
+    at_rest: asyncio.Event = field(default_factory=asyncio.Event)  # no batch is out
+
+
+class Orderly:
+    """Nothing of a queue goes to the listener before all that was before it is done."""
+
+    def __init__(
+        self,
+        settings: PushConsumerSettings,
+        listener: Listener,
+        send_back: SendBack,
+        background: Background,
+        wall_ms: Callable[[], int],
+        *,
+        is_held: Callable[[MessageQueue], bool],
+    ) -> None:
+        self._settings = settings
+        self._send_back = send_back
+        self._background = background
+        self._wall_ms = wall_ms
+        self._is_held = is_held
+        self.workers = workers(listener, settings.workers, self._done)
+        self._lines: dict[ProcessQueue, _Line] = {}
+
+    def take(self, process_queue: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
+        line = self._lines.get(process_queue)
+        if line is None:
+            line = self._lines[process_queue] = _Line(process_queue)
+        line.messages += messages
+        self._go_on(line)
+
+    def go_on(self) -> None:
+        """Locks were renewed: queues that had to wait for that may go on."""
+        for line in list(self._lines.values()):
+            self._go_on(line)
+
+    async def stop(self, process_queue: ProcessQueue) -> None:
+        """Begin with no more batches of a queue, and wait for the one that the listener has."""
+        line = self._lines.get(process_queue)
+        if line is not None:
+            line.is_stopped = True
+            try:
+                while line.batch is not None:
+                    line.at_rest.clear()
+                    await line.at_rest.wait()
+            finally:
+                self._lines.pop(process_queue, None)
+
+    def is_at_work(self, queue: MessageQueue) -> bool:
+        """Whether the listener has messages of this queue."""
+        lines = self._lines.values()
+        return any(each.process_queue.queue == queue and each.batch is not None for each in lines)
+
+    def _go_on(self, line: _Line) -> None:
+        if line.batch is not None or line.is_resting or not self._may_start(line):
+            return
+        if not line.messages:
+            return
+        count = min(self._settings.consume_batch_size, len(line.messages))
+        messages = [line.messages.popleft() for _ in range(count)]
+        line.batch = Batch(line.process_queue, messages, lambda: self._may_start(line))
+        self.workers.submit(line.batch)
+
+    def _may_start(self, line: _Line) -> bool:
+        queue = line.process_queue
+        return not (line.is_stopped or queue.is_dropped) and self._is_held(queue.queue)
+
+    def _done(self, batch: Batch, outcome: Outcome) -> None:
+        line = self._lines.get(batch.process_queue)
+        if line is None:
+            return  # nobody waits for it any more: the messages come again
+        line.batch = None
+        line.at_rest.set()
+        if not batch.was_called:  # the lock has to be renewed first
+            line.messages.extendleft(reversed(batch.messages))
+            return
+        queue = batch.process_queue
+        queue.last_consume_ms = self._wall_ms()
+        if outcome is None:
+            queue.done(batch.messages)
+            self._go_on(line)
+            return
+        queue.done(batch.messages[: outcome.start])
+        line.is_resting = True
+        self._background.spawn(self._rest(line, batch.messages[outcome.start :]))
+
+    async def _rest(self, line: _Line, failed: Sequence[StoredMessage]) -> None:
+        """Let the queue rest, and put what failed first again, but for what failed too often."""
+        try:
+            again = []
+            for message in failed:
+                if message.reconsume_times < self._send_back.times_max:
+                    again.append(replace(message, reconsume_times=message.reconsume_times + 1))
+                elif not await self._bury(line, message):
+                    again.append(message)
+            line.messages.extendleft(reversed(again))
+            if again:
+                await asyncio.sleep(self._settings.suspend_queue_time)
+        finally:
+            line.is_resting = False
+        self._go_on(line)
+
+    async def _bury(self, line: _Line, message: StoredMessage) -> bool:
+        """Whether it is with the dead letters now, and no more in the way."""
+        try:
+            await self._send_back.send_anew(message, -1)
+        except MQError as error:
+            log.warning("message %s stays in the way: %s", message.message_id, error)
+            return False
+        line.process_queue.done([message])
+        return True

@@ -1,0 +1,128 @@
+"""Messages that were pulled and are not consumed yet: how many, how large, and how far that is."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rocketpipe.client.consumer.settings import ConsumerSettings
+from rocketpipe.message import MessageQueue, StoredMessage
+
+
+class ProcessQueue:
+    """Those of one queue, and the offset up to which all are consumed.
+
+    `next_offset` is where pulling goes on. What lies before it was consumed, waits here, or was
+    left out by a filter: so the offset to store is the first that waits, or this.
+    """
+
+    def __init__(self, queue: MessageQueue, offset: int, cache: "Cache") -> None:
+        self.queue = queue
+        self.next_offset = offset
+        self.is_dropped = False  # the queue is another's now, or begins anew elsewhere
+        self.bytes = 0
+        self.last_pull_ms = 0
+        self.last_consume_ms = 0
+        self._cache = cache
+        self._last_put = offset
+        self._waiting: dict[int, int] = {}  # bytes by offset, in order of offsets
+
+    def put(self, messages: Sequence[StoredMessage], next_offset: int) -> None:
+        """Pulled: these, and nothing else before `next_offset`."""
+        size = 0
+        for message in messages:
+            self._waiting[message.queue_offset] = len(message.body)
+            size += len(message.body)
+        if messages:
+            self._last_put = messages[-1].queue_offset
+        self.bytes += size
+        self.next_offset = next_offset
+        self._cache.count(len(messages), size)
+
+    def done(self, messages: Sequence[StoredMessage]) -> None:
+        """Consumed, or in the hands of somebody else."""
+        if self.is_dropped:
+            return
+        count = size = 0
+        for message in messages:
+            bytes_ = self._waiting.pop(message.queue_offset, None)
+            if bytes_ is not None:
+                count += 1
+                size += bytes_
+        self.bytes -= size
+        self._cache.count(-count, -size)
+
+    def drop(self) -> None:
+        """Whatever becomes of what is here, it is not ours to say so."""
+        if not self.is_dropped:
+            self.is_dropped = True
+            self._cache.count(-len(self._waiting), -self.bytes)
+
+    @property
+    def commit_offset(self) -> int:
+        """Everything before it is consumed."""
+        return next(iter(self._waiting), self.next_offset)
+
+    @property
+    def last_offset(self) -> int:
+        """Of what waits, or where pulling goes on if nothing does."""
+        return next(reversed(self._waiting), self.next_offset)
+
+    @property
+    def span(self) -> int:
+        """How far the last message that came here is from the first that waits."""
+        return self._last_put - self.commit_offset if self._waiting else 0
+
+    @property
+    def count(self) -> int:
+        return len(self._waiting)
+
+
+@dataclass(slots=True, eq=False)
+class Assigned:
+    """A queue that a consumer reads."""
+
+    process_queue: ProcessQueue
+    gate: asyncio.Event  # closed while it is paused
+    reader: asyncio.Task[None]
+    stored_offset: int | None = None  # as the store has it from us
+    is_leaving: bool = False  # it will be another's, once what has begun has ended
+
+
+class Cache:
+    """All that waits in a consumer: no more is pulled while it is too much."""
+
+    def __init__(self, settings: ConsumerSettings, span_max: int | None = None) -> None:
+        self.messages = 0
+        self.bytes = 0
+        self._settings = settings
+        self._span_max = span_max
+        self._hopeful: set[asyncio.Event] = set()  # who waits for room
+
+    def is_full(self, queue: ProcessQueue) -> bool:
+        settings = self._settings
+        return (
+            queue.count >= settings.queue_messages_max
+            or queue.bytes >= settings.queue_bytes_max
+            or self.messages >= settings.messages_max
+            or self.bytes >= settings.bytes_max
+            or (self._span_max is not None and queue.span > self._span_max)
+        )
+
+    async def wait_for_room(self, queue: ProcessQueue) -> None:
+        if not self.is_full(queue):
+            return
+        room = asyncio.Event()
+        self._hopeful.add(room)
+        try:
+            while self.is_full(queue):
+                room.clear()
+                await room.wait()
+        finally:
+            self._hopeful.discard(room)
+
+    def count(self, messages: int, size: int) -> None:
+        self.messages += messages
+        self.bytes += size
+        if messages < 0:
+            for room in self._hopeful:
+                room.set()

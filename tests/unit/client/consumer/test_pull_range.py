@@ -1,0 +1,184 @@
+"""Reading a range of offsets: whole answers in order, several at a time, and what a gap is."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from rocketpipe.client.consumer.ranges import walk
+from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, OffsetGap
+from rocketpipe.message import MessageQueue
+from rocketpipe.remoting.connection import Connection
+from rocketpipe.remoting.dispatch import Outcome, Refusal
+from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.record import decode_records, encode_record
+from rocketpipe.wire.requests.reading import PullMessage, PullMessageReply
+from tests.consumer_bench import ConsumerBench
+from tests.consumer_bench import simulated as on_real_brokers
+from tests.simulated_cluster import FakeBroker, SimulatedCluster, simulated
+from tests.stored_message import stored_message
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+class FakeQueue:
+    """A queue that a fake broker serves, so many messages at most for a pull."""
+
+    def __init__(
+        self, broker: FakeBroker, offsets: Sequence[int], *, most: int = 32, delay: float = 0.0
+    ) -> None:
+        self.offsets = list(offsets)
+        self.most = most
+        self.delay = delay
+        self.failures: list[Exception] = []  # for the next pulls
+        self.asked: list[int] = []
+        self.in_flight_most = 0
+        self._in_flight = 0
+        broker.handlers[RequestCode.PULL_MESSAGE] = self._pull
+
+    async def _pull(self, connection: Connection, request: RemotingCommand) -> Outcome:
+        header = PullMessage.from_ext_fields(request.ext_fields)
+        self.asked.append(header.queue_offset)
+        self._in_flight += 1
+        self.in_flight_most = max(self.in_flight_most, self._in_flight)
+        await asyncio.sleep(self.delay)
+        self._in_flight -= 1
+        if self.failures:
+            raise self.failures.pop(0)
+        start = header.queue_offset
+        least, most = (self.offsets[0], self.offsets[-1] + 1) if self.offsets else (0, 0)
+        count = min(self.most, header.max_msg_nums)
+        found = [each for each in self.offsets if start <= each < start + count]
+        code, following, remark = ResponseCode.SUCCESS, start + count, "FOUND"
+        if start < least:
+            code, following, remark = ResponseCode.PULL_OFFSET_MOVED, least, "OFFSET_TOO_SMALL"
+        elif start > most:
+            code, following, remark = ResponseCode.PULL_OFFSET_MOVED, most, "OFFSET_OVERFLOW_BADLY"
+        elif start == most:
+            code, following, remark = ResponseCode.PULL_NOT_FOUND, most, "OFFSET_OVERFLOW_ONE"
+        elif not found:
+            code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "MESSAGE_WAS_REMOVING"
+        reply = PullMessageReply(
+            suggest_which_broker_id=0,
+            next_begin_offset=min(following, most) if found else following,
+            min_offset=least,
+            max_offset=most,
+        )
+        body = b"".join(encode_record(stored_message(queue_offset=each)) for each in found)
+        fields: Mapping[str, str] = reply.to_ext_fields()
+        return request.answer(code, remark, dict(fields), body if found else b"")
+
+
+async def read(
+    cluster: SimulatedCluster, start: int, end: int, *, skip_gaps: bool = False, **settings: Any
+) -> list[list[int]]:
+    """The offsets in each answer."""
+    cluster.add_topic("orders")
+    async with cluster.pull_consumer(**settings) as consumer:
+        answers = consumer.pull_range(QUEUE, start, end, skip_gaps=skip_gaps)
+        return [[each.queue_offset for each in decode_records(body)] async for body in answers]
+
+
+def flat(answers: list[list[int]]) -> list[int]:
+    return [offset for answer in answers for offset in answer]
+
+
+@simulated()
+async def test_all_of_a_range_comes_in_order_and_nothing_else(cluster: SimulatedCluster) -> None:
+    FakeQueue(cluster.brokers[0], range(1000))
+    answers = await read(cluster, 5, 900)
+    assert flat(answers) == list(range(5, 900))
+    assert [len(answer) for answer in answers[:-1]] == [32] * 27
+    assert await read(cluster, 7, 7) == []
+
+
+@simulated()
+async def test_several_pulls_are_on_their_way_at_once(cluster: SimulatedCluster) -> None:
+    queue = FakeQueue(cluster.brokers[0], range(3200), delay=1.0)
+    before = cluster.now
+    assert flat(await read(cluster, 0, 3200, pulls_in_flight_max=10)) == list(range(3200))
+    assert queue.in_flight_most == 10
+    assert cluster.now - before < 12  # a hundred pulls one after another take a hundred seconds
+
+
+@simulated()
+async def test_short_answers_are_asked_for_again_and_keep_their_order(
+    cluster: SimulatedCluster,
+) -> None:
+    FakeQueue(cluster.brokers[0], range(500), most=5)
+    assert flat(await read(cluster, 0, 500)) == list(range(500))
+
+
+@simulated()
+async def test_an_offset_before_the_first_is_a_gap(cluster: SimulatedCluster) -> None:
+    FakeQueue(cluster.brokers[0], range(100, 200))
+    with pytest.raises(OffsetGap, match=r"offset 50 was to be .* goes on at 100") as caught:
+        await read(cluster, 50, 150)
+    assert (caught.value.wanted, caught.value.found) == (50, 100)
+    assert flat(await read(cluster, 50, 150, skip_gaps=True)) == list(range(100, 150))
+
+
+@simulated()
+async def test_messages_missing_in_between_are_a_gap(cluster: SimulatedCluster) -> None:
+    FakeQueue(cluster.brokers[0], [*range(40), *range(45, 100)])
+    with pytest.raises(OffsetGap, match=r"offset 40 was to be .* goes on at 45"):
+        await read(cluster, 0, 100)
+    offsets = [*range(40), *range(45, 100)]
+    assert flat(await read(cluster, 0, 100, skip_gaps=True)) == offsets
+
+
+@simulated()
+async def test_a_queue_that_ends_before_the_range_does_is_a_gap(cluster: SimulatedCluster) -> None:
+    FakeQueue(cluster.brokers[0], range(50))
+    with pytest.raises(OffsetGap, match=r"offset 50 was to be .* ends at 50"):
+        await read(cluster, 0, 60)
+    assert flat(await read(cluster, 0, 60, skip_gaps=True)) == list(range(50))
+    with pytest.raises(OffsetGap, match=r"offset 70 was to be .* ends at 50"):
+        await read(cluster, 70, 80)
+
+
+@simulated()
+async def test_a_large_gap_is_not_walked_through(cluster: SimulatedCluster) -> None:
+    queue = FakeQueue(cluster.brokers[0], range(1_000_000, 1_000_064))
+    found = flat(await read(cluster, 0, 1_000_064, skip_gaps=True))
+    assert found == list(range(1_000_000, 1_000_064))
+    assert len(queue.asked) < 30
+
+
+@simulated()
+async def test_a_broker_that_is_busy_for_a_moment_is_asked_again(cluster: SimulatedCluster) -> None:
+    queue = FakeQueue(cluster.brokers[0], range(100))
+    queue.failures = [Refusal(ResponseCode.SYSTEM_BUSY, "later")] * 3
+    assert flat(await read(cluster, 0, 100)) == list(range(100))
+    queue.failures = [Refusal(ResponseCode.NO_PERMISSION, "never")]
+    with pytest.raises(BrokerError, match="never"):
+        await read(cluster, 0, 100)
+
+
+@simulated()
+async def test_a_range_that_is_none_is_refused(cluster: SimulatedCluster) -> None:
+    for start, end in ((-1, 5), (5, 4)):
+        with pytest.raises(InvalidSetting, match="no range of offsets"):
+            await read(cluster, start, end)
+
+
+@on_real_brokers()
+async def test_a_filter_leaves_out_the_rest(bench: ConsumerBench) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    for tags in ("red", "blue", "red"):
+        await bench.send("orders", 300, queue=queue, tags=tags)
+    async with bench.pull_consumer() as consumer:
+        answers = consumer.pull_range(queue, 100, 800, expression="red")
+        found = [each async for body in answers for each in decode_records(body)]
+    assert {each.tags for each in found} == {"red"}
+    assert [each.queue_offset for each in found] == [*range(100, 300), *range(600, 800)]
+
+
+def test_a_body_of_anything_but_records_is_refused() -> None:
+    record = encode_record(stored_message())
+    assert walk(record * 2)[0] == [(0, 0), (len(record), 0)]
+    for damaged in (record[:-1], record + b"\0", b"\0" * len(record)):
+        with pytest.raises(MalformedRecord):
+            walk(damaged)
