@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from rocketpipe.client.admin.admin import AsyncAdmin
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.producer import AsyncProducer
@@ -35,7 +36,13 @@ from rocketpipe.testing.simulated_loop import SimulatedClock, run
 from rocketpipe.testing.simulated_network import NetworkOptions, SimulatedNetwork
 from rocketpipe.wire.batch import decode_batch
 from rocketpipe.wire.bodies.heartbeat import HeartbeatData
-from rocketpipe.wire.bodies.route import BrokerData, Perm, QueueData, TopicRouteData
+from rocketpipe.wire.bodies.route import (
+    BrokerData,
+    ClusterInfo,
+    Perm,
+    QueueData,
+    TopicRouteData,
+)
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.properties import UNIQ_KEY, decode_properties
 from rocketpipe.wire.requests.clients import UnregisterClient
@@ -213,6 +220,10 @@ class FakeNameServer:
     def __init__(
         self, network: SimulatedNetwork, name: str, routes: dict[str, TopicRouteData]
     ) -> None:
+        self.handlers: dict[int, Handler] = {  # for requests of any code
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._cluster,
+        }
         self.name = name
         self.address = Address(name, 9876)
         self.asked: list[tuple[float, str]] = []
@@ -225,8 +236,7 @@ class FakeNameServer:
         return [topic for _, topic in self.asked]
 
     async def start(self) -> None:
-        handler = dispatch_by_code({RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route})
-        self._server = Server(self._network.host(self.name), handler)
+        self._server = Server(self._network.host(self.name), dispatch_by_code(self.handlers))
         await self._server.listen(self.address)
 
     async def stop(self) -> None:
@@ -240,6 +250,17 @@ class FakeNameServer:
         if topic not in self._routes:
             raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"No topic route info for {topic}")
         return request.answer(0, body=self._routes[topic].encode())
+
+    def _cluster(self, connection: Connection, request: RemotingCommand) -> Outcome:
+        """Every broker that is in any route."""
+        brokers = {
+            broker.broker_name: broker
+            for route in self._routes.values()
+            for broker in route.broker_datas
+        }
+        clusters = {"DefaultCluster": frozenset(brokers)}
+        info = ClusterInfo(broker_addr_table=brokers, cluster_addr_table=clusters)
+        return request.answer(0, body=info.encode())
 
 
 class _Dials:
@@ -336,6 +357,11 @@ class SimulatedCluster:
         settings.setdefault("namesrv", self.namesrv)
         settings.setdefault("environment", self.environment)
         return AsyncProducer(group, **settings)
+
+    def admin(self, **settings: Any) -> AsyncAdmin:
+        settings.setdefault("namesrv", self.namesrv)
+        settings.setdefault("environment", self.environment)
+        return AsyncAdmin(**settings)
 
     def pull_consumer(self, group: str = "group", **settings: Any) -> AsyncPullConsumer:
         settings.setdefault("namesrv", self.namesrv)

@@ -1,5 +1,17 @@
 """RocketMQ for Python and Spark."""
 
+from rocketpipe.client.admin.admin import AsyncAdmin
+from rocketpipe.client.admin.groups import LATEST_MS
+from rocketpipe.client.admin.values import (
+    BrokerInfo,
+    BrokerRuntime,
+    ConnectedClient,
+    GroupConnections,
+    GroupProgress,
+    QueueProgress,
+    QueueRange,
+    TopicStats,
+)
 from rocketpipe.client.allocation import by_config, by_machine_room
 from rocketpipe.client.consumer.listeners import Listener, Retry
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
@@ -19,8 +31,9 @@ from rocketpipe.client.queue_choice import (
 )
 from rocketpipe.client.recorder import AttemptRecorder, AttemptSink, JsonLinesRecorder
 from rocketpipe.client.replies import reply_message
+from rocketpipe.client.route import TopicRoute
 from rocketpipe.client.selectors import at_random, by_hash
-from rocketpipe.client.settings import ProducerSettings
+from rocketpipe.client.settings import ClientSettings, ProducerSettings
 from rocketpipe.client.transaction import (
     AsyncTransactionProducer,
     HalfMessage,
@@ -38,11 +51,18 @@ from rocketpipe.message import (
 )
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings
+from rocketpipe.sync.admin import Admin
 from rocketpipe.sync.consumer import PullConsumer, PushConsumer
 from rocketpipe.sync.producer import Producer, TransactionProducer
+from rocketpipe.wire.bodies.groups import SubscriptionGroupConfig
+from rocketpipe.wire.bodies.route import Perm
+from rocketpipe.wire.bodies.topics import TopicConfig
 from rocketpipe.wire.signature import Credentials
 
 __all__ = [
+    "LATEST_MS",
+    "Admin",
+    "AsyncAdmin",
     "AsyncProducer",
     "AsyncPullConsumer",
     "AsyncPushConsumer",
@@ -50,8 +70,14 @@ __all__ = [
     "Attempt",
     "AttemptRecorder",
     "AttemptSink",
+    "BrokerInfo",
+    "BrokerRuntime",
+    "ClientSettings",
+    "ConnectedClient",
     "Credentials",
     "EndTransactionContext",
+    "GroupConnections",
+    "GroupProgress",
     "HalfMessage",
     "Java4Settings",
     "Java5Settings",
@@ -62,12 +88,15 @@ __all__ = [
     "MessageQueue",
     "ParquetRecorder",
     "PeakEwmaSettings",
+    "Perm",
     "Producer",
     "ProducerSettings",
     "PullConsumer",
     "PullConsumerSettings",
     "PushConsumer",
     "PushConsumerSettings",
+    "QueueProgress",
+    "QueueRange",
     "RecallContext",
     "RemotingSettings",
     "Retry",
@@ -79,7 +108,11 @@ __all__ = [
     "SendStatus",
     "Sql92",
     "StoredMessage",
+    "SubscriptionGroupConfig",
     "TlsSettings",
+    "TopicConfig",
+    "TopicRoute",
+    "TopicStats",
     "TransactionListener",
     "TransactionProducer",
     "TransactionResult",

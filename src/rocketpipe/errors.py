@@ -5,7 +5,8 @@ MQError
 │   ├── InvalidSetting    a setting or an address that can't be used
 │   ├── InvalidMessage    a message, or a part of one, that may not be sent
 │   ├── IllegalState      not started yet, closed already, or started in another process
-│   └── NoRoute           the NameServer knows no broker that takes messages of this topic
+│   ├── NoRoute           the NameServer knows no broker that takes messages of this topic
+│   └── NotFound          what was asked for does not exist
 ├── RemotingError         the wire: no connection, no answer in time, bytes that make no sense
 │   ├── NoNameServer      no NameServer answered
 │   ├── ConnectFailed     nobody answered at that address, or not as we expect
@@ -19,6 +20,7 @@ MQError
 │       ├── MalformedBody     the body of a command
 │       └── MalformedRecord   a stored message, a batch, a property string or an id
 ├── BrokerError           the broker answered, and said no; carries its ResponseCode
+├── BrokersFailed         some of several servers did not do their part; carries each one's error
 ├── OffsetGap             messages that a consumer should read next are not there any more
 ├── SendFailed            a send that came to nothing; carries all its attempts
 └── StoreError            a broker's folder can't be used: damaged, or not ours
@@ -69,6 +71,18 @@ class NoRoute(ClientError):
     def __str__(self) -> str:
         asked = ", ".join(self.addresses)
         return f"no route to topic {self.topic!r}: {self.reason} (asked NameServer {asked})"
+
+
+class NotFound(ClientError):
+    """What was asked for does not exist."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(what, reason)
+        self.what = what
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"there is no {self.what}: {self.reason}"
 
 
 class RemotingError(MQError):
@@ -177,14 +191,43 @@ class MalformedRecord(MalformedData):
 class BrokerError(MQError):
     """The broker or NameServer answered, and said no."""
 
-    def __init__(self, code: int, remark: str | None, address: str) -> None:
-        super().__init__(code, remark, address)
+    def __init__(
+        self, code: int, remark: str | None, address: str, doing: str | None = None
+    ) -> None:
+        super().__init__(code, remark, address, doing)
         self.code = code
         self.remark = remark
         self.address = address
+        self.doing = doing  # what it was asked for, where the asker says so
 
     def __str__(self) -> str:
-        return f"{self.address} answered {response_name(self.code)}: {self.remark or 'no remark'}"
+        answer = f"{self.address} answered {response_name(self.code)}: {self.remark or 'no remark'}"
+        return answer if self.doing is None else f"{self.doing}: {answer}"
+
+
+class BrokersFailed(MQError):
+    """Some of several brokers, or NameServers, did not do their part; the others did.
+
+    `failures` has a name and an error for each.
+    """
+
+    def __init__(
+        self, doing: str, failures: Sequence[tuple[str, MQError]], done: Sequence[str]
+    ) -> None:
+        super().__init__(doing, failures, done)
+        self.doing = doing
+        self.failures = failures
+        self.done = done
+
+    def __str__(self) -> str:
+        each = "; ".join(f"{name}: {_without(self.doing, error)}" for name, error in self.failures)
+        done = f" (done by {', '.join(self.done)})" if self.done else ""
+        count = f"{len(self.failures)} of {len(self.failures) + len(self.done)}"
+        return f"{self.doing} failed on {count}: {each}{done}"
+
+
+def _without(doing: str, error: MQError) -> str:
+    return str(error).removeprefix(f"{doing}: ")
 
 
 class OffsetGap(MQError):

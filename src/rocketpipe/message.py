@@ -1,13 +1,14 @@
 """What a user sends, what a broker stores and a consumer receives, and where either lives."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from enum import Enum
 from typing import NamedTuple, NoReturn
 
 from rocketpipe.errors import MQError
 from rocketpipe.host import pack_host
-from rocketpipe.quick_init import quick_init
+from rocketpipe.lazy_dataclass import dataclass
 
 
 class SendStatus(Enum):
@@ -19,7 +20,7 @@ class SendStatus(Enum):
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
 class MessageQueue:
     """One queue of a topic on one broker; sorted as every RocketMQ client sorts them."""
 
@@ -45,7 +46,6 @@ class _NoProperties(dict[str, str]):
 NO_PROPERTIES = _NoProperties()
 
 
-@quick_init
 @dataclass(frozen=True, slots=True)
 class Message:
     """What a user sends. Nothing here is ever changed: not the message, nor what it was made of."""

@@ -16,8 +16,8 @@ REPLIES = {case["class"].removesuffix("ResponseHeader"): case for case in CASES}
 # 5.x lets every request carry these: namespaces and broker name (the latter ours where it matters),
 # the logical-queue flag, and one-way said twice.
 COMMON = {"ns", "nsd", "oway", "lo", "bname"}
-# Ours, and put into the request by other means in Java.
-NOT_IN_THE_CLASS = {"_UNIQUE_KEY_QUERY", "MSG_REGION", "TRACE_ON"}
+# Ours, and put into the request by other means in Java, or (the last) by a class of 4.9.
+NOT_IN_THE_CLASS = {"_UNIQUE_KEY_QUERY", "MSG_REGION", "TRACE_ON", "removeOffset"}
 REQUIRED_OTHERWISE = {
     # Required by 5.5.0's class, but earlier releases send none and 5.5.0 takes that.
     ("GetAllTopicConfigRequestHeader", "topicSeq"),

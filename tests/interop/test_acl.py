@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from rocketpipe import AsyncProducer, Credentials, Message, SendResult
+from rocketpipe import (
+    AsyncAdmin,
+    AsyncProducer,
+    ClientSettings,
+    Credentials,
+    Message,
+    SendResult,
+)
 from rocketpipe.codes import ResponseCode
-from rocketpipe.errors import SendFailed
+from rocketpipe.errors import BrokersFailed, NotFound, SendFailed
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.requests.admin import GetProducerConnectionList
 from tests.apache.cluster import ApacheCluster
@@ -193,3 +200,29 @@ def test_a_refusal_fails_the_send_with_the_brokers_own_words(
     assert len(caught.value.attempts) == 3
     if credentials is not None:
         assert credentials.secret_key not in str(caught.value)
+
+
+def test_an_administrator_may_do_all_and_others_are_told_why_not(acl_cluster: str) -> None:
+    async def main() -> None:
+        settings = ClientSettings(namesrv=acl_cluster, request_timeout=TIMEOUT)
+        topic = "acl-administered"
+        async with AsyncAdmin(settings, credentials=ADMIN) as admin:
+            await admin.create_topic(topic, queues=1)
+            async with AsyncProducer(
+                "acl-admins", namesrv=acl_cluster, credentials=ADMIN, send_timeout=TIMEOUT
+            ) as producer:
+                result = await producer.send(Message(topic, b"x"))
+
+            async def found() -> bytes | None:
+                try:
+                    return (await admin.message(result.message_id, topic=topic)).body
+                except NotFound:
+                    return None
+
+            assert await until(found) == b"x"
+            assert (await admin.topic_stats(topic)).message_count == 1
+        async with AsyncAdmin(settings, credentials=WRITER) as admin:
+            with pytest.raises(BrokersFailed, match=f"topic '{topic}' failed on 1 of 1"):
+                await admin.delete_topic(topic)
+
+    asyncio.run(main())

@@ -230,3 +230,29 @@ def test_a_callback_that_exits_does_not_end_the_loop() -> None:
     thread.post(lambda: thread.loop.call_soon(leave))
     assert thread.submit(asyncio.sleep(0, "alive")).result(30) == "alive"
     thread.end()
+
+
+def test_a_late_order_to_stop_driving_does_not_stop_the_last_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    thread = LoopThread()
+    is_whole = False
+
+    async def linger() -> None:
+        nonlocal is_whole
+        try:
+            await asyncio.Event().wait()
+        finally:
+            thread._stop_driving()
+            await asyncio.sleep(0.01)
+            is_whole = True
+
+    waiting = thread.submit(linger())
+    thread.call(asyncio.sleep(0))
+    thread.end()
+    with pytest.raises(IllegalState, match="closed meanwhile"):
+        waiting.result(30)
+    assert is_whole
+    assert failures == []

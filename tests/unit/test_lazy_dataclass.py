@@ -2,8 +2,9 @@
 
 import copy
 import dataclasses
+import inspect
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, FrozenInstanceError, field, replace
 from typing import Any, ClassVar
 
@@ -106,3 +107,36 @@ def test_a_class_that_inherits_has_all_fields() -> None:
 def test_only_what_was_written_documents_a_class() -> None:
     assert Pair.__doc__ == "Two numbers."
     assert Triple.__doc__ is None
+
+
+def test_how_to_call_it_can_be_asked_before_and_after_the_first_call() -> None:
+    cls = declared(lazy_dataclass.dataclass)
+    for _ in range(2):
+        assert str(inspect.signature(cls)) == str(inspect.signature(STANDARD))
+        cls(1)
+
+
+def test_what_has_its_default_needs_no_post_init() -> None:
+    calls = []
+
+    @lazy_dataclass.dataclass(frozen=True, slots=True)
+    class Named:
+        name: str
+        tags: Sequence[str] = field(default=(), metadata={"post_init": True})
+
+        def __post_init__(self) -> None:
+            calls.append(self.tags)
+            object.__setattr__(self, "tags", tuple(self.tags))
+
+    assert Named("n").tags == ()
+    assert calls == []
+    assert Named("n", ["a"]).tags == ("a",)
+    assert calls == [["a"]]
+
+
+def test_a_standard_dataclass_may_inherit() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Wide(Pair):
+        third: int = 0
+
+    assert Wide(1, 2, 3) == Wide(1, 2, 3) != Wide(1, 2, 4)

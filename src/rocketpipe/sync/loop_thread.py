@@ -224,14 +224,17 @@ class LoopThread:
                 self._wanted.set()
 
     def _stop_driving(self) -> None:
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        """Whoever drives, soon; may be called in any thread."""
+        self.loop.call_soon_threadsafe(self._stop)
+
+    def _stop(self) -> None:
+        if not self._is_over:  # the last turn is not to be stopped
+            self.loop.stop()
 
     def _lend(self, job: "_Job[Any]") -> None:
         """The call is answered: whoever drove for it goes, or leaves the loop to the next one."""
-        if self._is_over:
-            return  # the last turn is not to be stopped
         if job is self._driven_for or (self.jobs == 0 and not self._listeners):
-            self.loop.stop()
+            self._stop()
 
     def _run(self) -> None:
         while not self._is_ending:
@@ -243,8 +246,10 @@ class LoopThread:
             self._rest()
         while not self._take_wheel(None):
             self._wanted.wait(REST_SECONDS)
+        with self._state:
+            self._is_over = True
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
-            runner.run(self._end_it())
+            runner.run(self._read_last_mail())
         # Runner has cancelled and awaited whatever was left.
 
     def _rest(self) -> None:
@@ -256,9 +261,7 @@ class LoopThread:
                 break
         self._wanted.clear()
 
-    async def _end_it(self) -> None:
-        with self._state:
-            self._is_over = True
+    async def _read_last_mail(self) -> None:
         self._read_mail()  # who wrote in time is cancelled, but does not wait forever
 
     def end(self, timeout: float | None = None) -> None:

@@ -138,6 +138,7 @@ class DeleteSubscriptiongroup(Request[Done]):
 
     group_name: str
     clean_offset: bool = False
+    remove_offset: bool | None = None  # its name in 4.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

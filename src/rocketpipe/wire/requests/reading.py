@@ -83,18 +83,29 @@ class LitePullMessage(PullMessage):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMessageReply(Header):
-    """How far the index reaches. What was found is in the answer's body, as stored messages."""
+    """How far the index reaches."""
 
     index_last_update_timestamp: Long
     index_last_update_phyoffset: Long
 
 
+class QueryAnswer(NamedTuple):
+    """All of an answer to a query."""
+
+    header: QueryMessageReply
+    body: bytes  # stored messages
+
+    @classmethod
+    def from_answer(cls, answer: RemotingCommand) -> Self:
+        return cls(QueryMessageReply.from_ext_fields(answer.ext_fields), answer.body)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryMessage(Request[QueryMessageReply]):
+class QueryMessage(Request[QueryAnswer]):
     """Messages by key: the broker compares hashes, so the asker has to compare keys."""
 
     code = RequestCode.QUERY_MESSAGE
-    reply = QueryMessageReply
+    reply = QueryAnswer
 
     topic: str
     key: str

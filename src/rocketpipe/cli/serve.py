@@ -1,52 +1,23 @@
-"""The program `rocketpipe`: data to stdout, the rest to stderr.
-
-It exits with 0 when done, 1 when something failed, 2 when misused, 130 when interrupted; but a
-server that was asked to end, by whichever signal, is done.
-"""
+"""`serve`: a NameServer and brokers in this process."""
 
 import argparse
 import asyncio
 import json
-import logging
 import signal
 import sys
 import tempfile
-import traceback
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rocketpipe.errors import MQError
-from rocketpipe.testing.embedded_servers import ClusterSettings, ServerCore, cluster_cores
+from rocketpipe.cli.texts import pair
+from rocketpipe.errors import InvalidSetting, MQError
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the answer is the program's exit code."""
-    args = _parser().parse_args(arguments)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if args.debug else logging.WARNING,
-        format="%(levelname)s %(name)s: %(message)s",
-    )
-    failure = 2
-    try:
-        settings = _cluster_settings(args)
-        failure = 1
-        asyncio.run(serve(settings, folder=args.data, is_json=args.json))
-    except KeyboardInterrupt:
-        return 130
-    except (MQError, OSError) as error:
-        if args.debug:
-            traceback.print_exc()
-        else:
-            print(f"rocketpipe: {error}", file=sys.stderr)
-        return failure
-    return 0
+if TYPE_CHECKING:
+    from rocketpipe.testing.embedded_servers import ClusterSettings, ServerCore
 
 
-def _parser() -> argparse.ArgumentParser:
-    program = argparse.ArgumentParser(prog="rocketpipe", description="RocketMQ for Python.")
-    commands = program.add_subparsers(title="commands", required=True, metavar="command")
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     serve = commands.add_parser(
         "serve",
         help="run a NameServer and brokers",
@@ -66,24 +37,28 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        type=_setting,
+        type=pair,
         dest="settings",
         help="a setting of the brokers by RocketMQ's own name, such as flushDiskType=SYNC_FLUSH",
     )
     add("--faults", action="store_true", help="let other processes make the brokers misbehave")
     add("--json", action="store_true", help="print the addresses as JSON")
     add("--debug", action="store_true", help="log much, and show tracebacks")
-    return program
+    serve.set_defaults(run=run)
 
 
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not key or not equals:
-        raise argparse.ArgumentTypeError(f"{text!r}: write KEY=VALUE")
-    return key.strip(), value.strip()
+def run(args: argparse.Namespace) -> None:
+    settings = _cluster_settings(args)
+    try:
+        asyncio.run(serve_cluster(settings, folder=args.data, is_json=args.json))
+    except InvalidSetting as error:  # the settings are well: it is the port or the folder
+        raise MQError(str(error)) from error
 
 
-def _cluster_settings(args: argparse.Namespace) -> ClusterSettings:
+def _cluster_settings(args: argparse.Namespace) -> "ClusterSettings":
+    # Late, here and below: brokers take long to import, and no other command needs them.
+    from rocketpipe.testing.embedded_servers import ClusterSettings
+
     settings = ClusterSettings(
         brokers=args.brokers,
         slaves=int(args.slaves),
@@ -98,8 +73,10 @@ def _cluster_settings(args: argparse.Namespace) -> ClusterSettings:
     return settings
 
 
-async def serve(settings: ClusterSettings, *, folder: Path | None, is_json: bool) -> None:
+async def serve_cluster(settings: "ClusterSettings", *, folder: Path | None, is_json: bool) -> None:
     """Run a cluster until SIGINT or SIGTERM comes; without a folder its data goes with it."""
+    from rocketpipe.testing.embedded_servers import cluster_cores
+
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)

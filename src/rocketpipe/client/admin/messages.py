@@ -1,0 +1,149 @@
+"""Single messages: by the id of their producer or of their place, by key, by queue offset."""
+
+from operator import attrgetter
+
+from rocketpipe.client.admin.asking import Asking, describe
+from rocketpipe.codes import ResponseCode
+from rocketpipe.errors import BrokerError, ClientError, MalformedRecord, NotFound
+from rocketpipe.message import MessageQueue, StoredMessage
+from rocketpipe.remoting.address import Address
+from rocketpipe.wire.message_id import OffsetMessageId, parse_offset_message_id
+from rocketpipe.wire.record import decode_records
+from rocketpipe.wire.requests.reading import (
+    PULL_SUBSCRIPTION,
+    PullMessage,
+    QueryMessage,
+    ViewMessageById,
+)
+
+TOOLS_GROUP = "TOOLS_CONSUMER"  # every broker has it
+QUERY_MAX = 32
+UNIQUE_ID = "U"  # the part of the index in which 5.5 may keep producers' ids
+LONG_MAX = (1 << 63) - 1
+
+
+class MessageAdmin(Asking):
+    async def message(self, message_id: str, *, topic: str | None = None) -> StoredMessage:
+        """The message of this id, or NotFound.
+
+        The id of its place (`offset_message_id`) is enough; the one that its producer gave it
+        (`message_id`) is looked for in a topic. They look alike, and the second is tried first.
+        """
+        place = await self._place(message_id)
+        if topic is not None:
+            found = await self._query(topic, message_id, QUERY_MAX, 0, LONG_MAX, is_unique_id=True)
+            if found:
+                return found[0]
+        if place is not None:
+            return await self._view(place, message_id)
+        where = "no broker stores messages under it"
+        if topic is None:
+            raise NotFound(
+                f"message {message_id!r}",
+                f"{where}; if a producer gave it the id, say which topic it is in",
+            )
+        raise NotFound(f"message {message_id!r}", f"{where}, nor is it in topic {topic!r}")
+
+    async def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int | None = None,
+        limit: int = 32,
+    ) -> list[StoredMessage]:
+        """The newest messages with this key that were stored in that time, oldest first.
+
+        A broker gives no more than 64.
+        """
+        if limit < 1:
+            raise ClientError(f"limit is {limit}: it must be a whole number from 1")
+        end_ms = LONG_MAX if end_ms is None else end_ms
+        return (await self._query(topic, key, limit, begin_ms, end_ms))[-limit:]
+
+    async def message_at(self, queue: MessageQueue, offset: int) -> StoredMessage:
+        """The message at an offset of a queue, or NotFound."""
+        request = PullMessage(
+            consumer_group=TOOLS_GROUP,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=1,
+            sys_flag=PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            subscription="*",
+            sub_version=0,
+        )
+        doing = f"read {describe(queue)} at offset {offset}"
+        answer = await self._ask_queue(queue, request, doing=doing)
+        for message in decode_records(answer.body):
+            if message.queue_offset == offset:  # an inner batch may begin before it
+                return message
+        raise NotFound(
+            f"message at offset {offset} of {describe(queue)}",
+            f"it has {answer.header.min_offset} up to, and without, {answer.header.max_offset}",
+        )
+
+    async def _place(self, message_id: str) -> OffsetMessageId | None:
+        """The place that an id stands for, if a broker is there: it could be anybody's host."""
+        try:
+            place = parse_offset_message_id(message_id)
+        except MalformedRecord:
+            return None
+        addresses = {at for broker in await self.brokers() for at in broker.addresses.values()}
+        return place if place.store_host in addresses else None
+
+    async def _view(self, place: OffsetMessageId, message_id: str) -> StoredMessage:
+        request = ViewMessageById(offset=place.physical_offset)
+        doing = f"read message {message_id}"
+        try:
+            body = await self._ask(Address.parse(place.store_host), request, doing=doing)
+        except BrokerError as error:
+            if error.code == ResponseCode.SYSTEM_ERROR:  # all that a broker says of a wrong place
+                raise NotFound(f"message {message_id!r}", str(error)) from error
+            raise
+        return decode_records(body)[0]
+
+    async def _query(
+        self,
+        topic: str,
+        key: str,
+        limit: int,
+        begin_ms: int,
+        end_ms: int,
+        *,
+        is_unique_id: bool = False,
+    ) -> list[StoredMessage]:
+        request = QueryMessage(
+            topic=topic,
+            key=key,
+            max_num=limit,
+            begin_timestamp=begin_ms,
+            end_timestamp=end_ms,
+            # Not `unique_key_query`, which only raises the limit: what 4.9 and 5.x leave out of a
+            # signature differs there.
+            index_type=UNIQUE_ID if is_unique_id else None,
+        )
+        doing = f"look for {key!r} in topic {topic!r}"
+
+        async def ask(_: str, address: Address) -> list[StoredMessage]:
+            try:
+                answer = await self._ask(address, request, doing=doing)
+            except BrokerError as error:
+                if error.code == ResponseCode.QUERY_NOT_FOUND:
+                    return []
+                raise
+            return decode_records(answer.body)
+
+        found = await self._on_each(await self._readers_of(topic), ask, doing=doing)
+        # A broker compares hashes only, so these may be others' as well.
+        wanted = [
+            message
+            for messages in found.values()
+            for message in messages
+            if message.topic == topic
+            and (key == message.message_id if is_unique_id else key in message.keys)
+        ]
+        return sorted(wanted, key=attrgetter("store_timestamp_ms", "physical_offset"))

@@ -1,0 +1,66 @@
+"""docs/command-line.md tells of every command and of every option."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rocketpipe.cli.connecting import cluster_options
+from rocketpipe.cli.program import parser
+
+DOCS = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+SECTIONS: dict[str, str] = dict(
+    re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", DOCS, re.MULTILINE | re.DOTALL)
+)
+COMMON = SECTIONS["Options of every command that talks to a cluster"]
+
+
+def commands(
+    of: argparse.ArgumentParser, words: tuple[str, ...] = ()
+) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    families = [each for each in of._actions if isinstance(each, argparse._SubParsersAction)]
+    if not families:
+        yield " ".join(words), of
+    for family in families:
+        for word, command in family.choices.items():
+            yield from commands(command, (*words, word))
+
+
+def options(of: argparse.ArgumentParser) -> set[str]:
+    return {
+        text
+        for action in of._actions
+        for text in action.option_strings
+        if text.startswith("--") and text != "--help"
+    }
+
+
+def section(command: str) -> str:
+    (text,) = [text for title, text in SECTIONS.items() if command in title.split(", ")]
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    list(commands(parser())),
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_every_command_and_option_is_told(name: str, command: argparse.ArgumentParser) -> None:
+    told = set(re.findall(r"--[a-z][\w-]*", section(name)))
+    if name == "serve":
+        return  # its options have a page of their own, and a test there
+    common = options(cluster_options())
+    missing = options(command) - told - (common if name != "completion" else {"--debug"})
+    assert not missing, f"docs/command-line.md does not tell of {missing} of {name}"
+
+
+def test_the_common_options_are_told() -> None:
+    told = set(re.findall(r"`(--[a-z][\w-]*)", COMMON))
+    assert told == options(cluster_options())
+
+
+def test_no_option_is_told_that_does_not_exist() -> None:
+    known = {text for _, command in commands(parser()) for text in options(command)}
+    assert set(re.findall(r"--[a-z][\w-]*", DOCS)) <= known
