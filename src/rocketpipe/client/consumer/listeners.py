@@ -82,12 +82,15 @@ class TaskWorkers:
         self._done = done
         self._batches: deque[Batch] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
+        # Not the number of tasks: one that has found no more batches is a task for a while yet.
+        self._looking = 0
         self._is_closed = False
 
     def submit(self, batch: Batch) -> None:
         if not self._is_closed:
             self._batches.append(batch)
-            if len(self._tasks) < self._count:
+            if self._looking < self._count:
+                self._looking += 1
                 task = asyncio.get_running_loop().create_task(self._run())
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -109,6 +112,12 @@ class TaskWorkers:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _run(self) -> None:
+        try:
+            await self._work()
+        finally:
+            self._looking -= 1
+
+    async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while self._batches:
             batch = self._batches.popleft()
