@@ -1,5 +1,6 @@
 """Fixtures for all suites."""
 
+import signal
 from collections.abc import Iterator, Sequence
 
 import pytest
@@ -17,6 +18,11 @@ _APACHE_SETTINGS = {
     "transactionCheckInterval": "2000",  # ms; a minute or half of one by default
 }
 
+
+# A shell starts what runs in the background with Ctrl-C ignored, and programs pass that on to those
+# they start: but some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("unhurried", deadline=None)
