@@ -34,6 +34,7 @@ class RequestCode(IntEnum):
     GET_ALL_CONSUMER_OFFSET = 43  # B, from its slaves
     GET_ALL_DELAY_OFFSET = 45  # B, from its slaves
     CHECK_CLIENT_CONFIG = 46  # B
+    GET_TIMER_CHECK_POINT = 60  # B, from its slaves, 5.x
     PUT_KV_CONFIG = 100  # N
     GET_KV_CONFIG = 101  # N
     DELETE_KV_CONFIG = 102  # N

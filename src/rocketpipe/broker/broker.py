@@ -30,6 +30,7 @@ from rocketpipe.broker.slave import SlaveSync
 from rocketpipe.broker.store.atomic_file import AtomicFile
 from rocketpipe.broker.store.disk import Disk, RealDisk
 from rocketpipe.broker.store.message_store import MessageStore
+from rocketpipe.broker.timers import TimedMessages
 from rocketpipe.broker.topics import TopicConfigs
 from rocketpipe.broker.transactions import Transactions
 from rocketpipe.clock import Clock, SystemClock
@@ -91,7 +92,7 @@ class Broker:
         self.checks = SendChecks(settings, self.topics, self.clock)
         self.slaves = Slaves(settings, self.store, self.network)
         self.slaves.are_detached = lambda: self.faults.is_now(FaultKind.DETACH_SLAVES)
-        self.puts = Puts(settings, self.store, self.slaves)
+        self.puts = Puts(settings, self.store, self.slaves, self.clock)
         self.flow_control = FlowControl(settings, self.store, self.clock)
         self.delays = DelayedMessages(
             settings,
@@ -100,11 +101,18 @@ class Broker:
             AtomicFile(config / "delayOffset.json", disk=disk),
             self.clock,
         )
+        self.timers = TimedMessages(
+            settings,
+            self.store,
+            self.puts,
+            AtomicFile(config / "timercheck", disk=disk),
+            self.clock,
+        )
         self.held_pulls = HeldPulls(settings)
         self.queue_locks = QueueLocks(self.clock)
         self.notices = GroupNotices(settings, self.clients, self.groups)
         self.rates = Rates(self.store.stats, self.clock)
-        self._tables = (self.topics, self.groups, self.offsets, self.delays)
+        self._tables = (self.topics, self.groups, self.offsets, self.delays, self.timers)
         # Known when it listens.
         self.address: Address
         self.ha_address: Address
@@ -129,6 +137,7 @@ class Broker:
             self.groups.load()
             self.offsets.load()
             self.delays.load()
+            self.timers.load()
             await self._listen()
             await self._listen_for_slaves()
             self._serve()
@@ -142,6 +151,8 @@ class Broker:
             works += [self.slave_sync.copy_log_forever, self.slave_sync.copy_tables_forever]
         else:
             works += [self.delays.deliver_forever, self.transactions.check_forever]
+            if settings.timer_wheel_enable:
+                works.append(self.timers.deliver_forever)
         self._tasks = [asyncio.create_task(self._keep_going(work)) for work in works]
         log.info("broker %s serves at %s", settings.broker_name, self.address)
 
@@ -184,6 +195,7 @@ class Broker:
         await self.slaves.close()
         self.offsets.save_if_changed()
         self.delays.save_if_changed()
+        self.timers.save_if_changed()
         await asyncio.gather(*(table.saved.wait_saved() for table in self._tables))
         await asyncio.gather(*(server.close() for server in self._servers))
 
@@ -253,6 +265,7 @@ class Broker:
             self.groups,
             self.offsets,
             self.delays,
+            self.timers,
             self.registration,
             self.network,
         )
@@ -313,7 +326,9 @@ class Broker:
             self.rates.sample()
 
     async def _save_offsets(self) -> None:
-        async def save(table: ConsumerOffsets | DelayedMessages, interval: float) -> None:
+        async def save(
+            table: ConsumerOffsets | DelayedMessages | TimedMessages, interval: float
+        ) -> None:
             while True:
                 await asyncio.sleep(interval)
                 table.save_if_changed()
@@ -322,6 +337,7 @@ class Broker:
         await asyncio.gather(
             save(self.offsets, settings.flush_consumer_offset_interval),
             save(self.delays, settings.flush_delay_offset_interval),
+            save(self.timers, settings.timer_flush_interval),
         )
 
 

@@ -83,6 +83,11 @@ class BrokerSettings:
     channel_expired_timeout: float = 120.0  # a client without a heartbeat for so long is forgotten
     flush_consumer_offset_interval: float = 5.0  # how much progress a crash may cost
     flush_delay_offset_interval: float = 10.0
+    timer_wheel_enable: bool = True  # take messages that name a time
+    timer_max_delay: float = 3 * 24 * 3600.0  # seconds; one that would wait longer is refused
+    timer_flush_interval: float = 1.0  # how often the progress of timers is saved
+    recall_message_enable: bool = False  # whether a producer may take a timed message back
+    allow_recall_when_broker_not_writeable: bool = True
     send_thread_pool_queue_capacity: int = 10_000  # sends that wait, or that the store works on
     wait_time_in_send_queue: float = 0.2  # one that waits longer is refused
     broker_fast_failure_enable: bool = True  # False: none that waits is refused
@@ -282,7 +287,14 @@ _PROPERTIES: Mapping[str, _Property] = {
     "channelExpiredTimeout": _Property("channel_expired_timeout", _MS),
     "flushConsumerOffsetInterval": _Property("flush_consumer_offset_interval", _MS),
     "flushDelayOffsetInterval": _Property("flush_delay_offset_interval", _MS),
+    "timerWheelEnable": _Property("timer_wheel_enable", _BOOL),
+    "timerMaxDelaySec": _Property("timer_max_delay", _number(1)),
+    "timerFlushIntervalMs": _Property("timer_flush_interval", _MS),
+    "recallMessageEnable": _Property("recall_message_enable", _BOOL),
+    "allowRecallWhenBrokerNotWriteable": _Property("allow_recall_when_broker_not_writeable", _BOOL),
     # The store's.
+    "timerPrecisionMs": _Property("timer_precision", _MS, True),
+    "timerRollWindowSlot": _Property("timer_roll_window_slots", _INT, True),
     "flushDiskType": _Property(
         "flush_disk_type", _Kind(_read_flush, lambda value: f"{value.upper()}_FLUSH"), True
     ),
@@ -320,6 +332,9 @@ _CHANGEABLE = frozenset(
         "transactionTimeOut",
         "transactionCheckInterval",
         "transactionCheckMax",
+        "timerMaxDelaySec",
+        "recallMessageEnable",
+        "allowRecallWhenBrokerNotWriteable",
         "startAcceptSendRequestTimeStamp",
         "channelExpiredTimeout",
         "slaveTimeout",

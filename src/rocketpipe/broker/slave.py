@@ -10,8 +10,9 @@ from rocketpipe.broker.registration import Registration
 from rocketpipe.broker.replication import FRAME_HEAD, REPORT
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
+from rocketpipe.broker.timers import TimedMessages
 from rocketpipe.broker.topics import TopicConfigs
-from rocketpipe.errors import InvalidSetting, MQError, StoreError
+from rocketpipe.errors import BrokerError, InvalidSetting, MQError, StoreError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import Network
@@ -20,6 +21,7 @@ from rocketpipe.wire.requests.admin import (
     GetAllDelayOffset,
     GetAllSubscriptiongroupConfig,
     GetAllTopicConfig,
+    GetTimerCheckPoint,
 )
 from rocketpipe.wire.requests.nameserver import RegisterBrokerReply
 
@@ -42,6 +44,7 @@ class SlaveSync:
         groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
         delays: DelayedMessages,
+        timers: TimedMessages,
         registration: Registration,
         network: Network,
     ) -> None:
@@ -51,6 +54,7 @@ class SlaveSync:
         self._groups = groups
         self._offsets = offsets
         self._delays = delays
+        self._timers = timers
         self._registration = registration
         self._network = network
         self._master: Address | None = None
@@ -129,6 +133,12 @@ class SlaveSync:
             groups = await connection.request(GetAllSubscriptiongroupConfig(), timeout=timeout)
             if groups.data_version != self._groups.data_version:
                 self._groups.replace_all(groups)
+            try:
+                self._timers.replace_all(
+                    await connection.request(GetTimerCheckPoint(), timeout=timeout)
+                )
+            except BrokerError as error:  # of a master before 5.0
+                log.debug("the master's timers: %s", error)
         except MQError as error:
             log.warning("the tables of %s were not copied: %s", master, error)
         finally:

@@ -19,7 +19,6 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from rocketpipe.broker.clients import Clients
-from rocketpipe.broker.delays import real_place
 from rocketpipe.broker.names import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
@@ -27,11 +26,12 @@ from rocketpipe.broker.names import (
     TRANSACTION_GROUP,
 )
 from rocketpipe.broker.offsets import ConsumerOffsets
-from rocketpipe.broker.putting import Puts, Stored, as_future, redraft
+from rocketpipe.broker.putting import CODES, Puts, Stored, as_future, redraft
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.store.values import MessageDraft, PutResult, PutStatus, ReadStatus
 from rocketpipe.broker.topics import TopicConfigs
+from rocketpipe.broker.waiting import real_place, timer_remark
 from rocketpipe.clock import Clock
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import MQError
@@ -398,6 +398,8 @@ def _final_refusal(result: PutResult, settings: BrokerSettings) -> Refusal:
             "The message is illegal, maybe msg body or properties length not matched. "
             f"msg body length limit {limit}B, msg properties length limit 32KB.",
         )
+    if remark := timer_remark(result.status, settings):
+        return Refusal(CODES[result.status], remark)
     if result.status is PutStatus.OS_PAGE_CACHE_BUSY:
         return _refusal("OS page cache busy, please try another machine")
     return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")

@@ -58,6 +58,16 @@ PROPERTIES = [
     ("channelExpiredTimeout", "5000", "channel_expired_timeout", 5.0),
     ("flushConsumerOffsetInterval", "1000", "flush_consumer_offset_interval", 1.0),
     ("flushDelayOffsetInterval", "2000", "flush_delay_offset_interval", 2.0),
+    ("timerWheelEnable", "false", "timer_wheel_enable", False),
+    ("timerMaxDelaySec", "60", "timer_max_delay", 60.0),
+    ("timerFlushIntervalMs", "5000", "timer_flush_interval", 5.0),
+    ("recallMessageEnable", "true", "recall_message_enable", True),
+    (
+        "allowRecallWhenBrokerNotWriteable",
+        "false",
+        "allow_recall_when_broker_not_writeable",
+        False,
+    ),
 ]
 STORE_PROPERTIES = [
     ("flushDiskType", "SYNC_FLUSH", "flush_disk_type", "sync"),
@@ -65,6 +75,8 @@ STORE_PROPERTIES = [
     ("flushIntervalCommitLog", "200", "flush_interval", 0.2),
     ("maxMessageSize", "1000", "message_bytes_max", 1000),
     ("messageDelayLevel", "2s 60s 7200s", "delay_levels", (2.0, 60.0, 7200.0)),
+    ("timerPrecisionMs", "100", "timer_precision", 0.1),
+    ("timerRollWindowSlot", "60", "timer_roll_window_slots", 60),
     ("osPageCacheBusyTimeOutMills", "300", "os_page_cache_busy_timeout", 0.3),
     ("mappedFileSizeCommitLog", "1048576", "commit_log_segment_bytes", 1048576),
     ("mappedFileSizeConsumeQueue", "600", "consume_queue_segment_entries", 30),

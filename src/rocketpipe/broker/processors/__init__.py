@@ -1,11 +1,12 @@
 """Who answers which request. Each module gives its handlers, made of the parts of a broker.
 
 sending       10, 310, 320: messages
+recalls       370: timed messages that are taken back
 send_back     36: messages that a consumer could not handle
 transactions  37: their end
 replies       324, 325: the second half of request-reply
 clients       34, 35: who is there
-slave_sync    21, 43, 45, 201: what slaves copy besides the log
+slave_sync    21, 43, 45, 60, 201: what slaves copy besides the log
 pulling       11, 361: messages of a queue, from an offset on
 messages      12, 33, 321: messages by key and place, entries of a queue
 offsets       14, 15, 29 to 32, 222, 314: of groups and of queues
@@ -26,6 +27,7 @@ from rocketpipe.broker.processors import (
     messages,
     offsets,
     pulling,
+    recalls,
     replies,
     runtime,
     send_back,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from rocketpipe.broker.broker import Broker
 
 _MODULES = (
-    *(sending, send_back, transactions, replies, clients, slave_sync),
+    *(sending, recalls, send_back, transactions, replies, clients, slave_sync),
     *(pulling, messages, offsets, consumers),
     *(topics, groups, callbacks, runtime),
 )

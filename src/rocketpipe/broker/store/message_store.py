@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from rocketpipe.broker.store.commit_log import CommitLog
+from rocketpipe.broker.store.consume_queue import ENTRY
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
 from rocketpipe.broker.store.indexes import Indexes, Placed, quick_placed
@@ -88,7 +89,7 @@ class MessageStore:
         self._queues = self._indexes.queues
         self._deleting: set[str] = set()
         self._newest_ms = 0  # when the newest message was stored, or will be
-        self._replay = Replay(self._log, self._indexes, delay_levels=settings.delay_levels)
+        self._replay = Replay(self._log, self._indexes, settings)
         self._was_opened = False
         # Those below exist while the store is open.
         self._lock: Lock | None = None
@@ -292,7 +293,7 @@ class MessageStore:
         offsets: list[int] = []
         placed: list[Placed] = []
         for record, (_, _, properties) in zip(records, members, strict=True):
-            tags_code = tags_code_of(topic, properties, now_ms, settings.delay_levels)
+            tags_code = tags_code_of(topic, properties, now_ms, settings)
             hashes = key_hashes(topic, properties, sys_flag)
             values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
             placed.append(quick_placed(values))
@@ -459,6 +460,15 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         return queue.entry(offset) if queue is not None else None
 
+    def entries(
+        self, topic: str, queue_id: int, offset: int, count_max: int
+    ) -> list[tuple[int, int, int]]:
+        """What `entry_at` gives, of some messages from an offset on; of none at the queue's end."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return []
+        return list(ENTRY.iter_unpack(queue.entries(offset, count_max)))
+
     async def delete_topic(self, topic: str) -> None:
         """Drop the queues of a topic for good: its messages stay in the log, but are not read."""
         if self._writer is None or self._housekeeping is None:
@@ -475,6 +485,11 @@ class MessageStore:
             self._deleting.discard(topic)
 
     # The log as a whole, and its copy on a slave
+
+    @property
+    def newest_store_time(self) -> int:
+        """When the newest message was stored, in ms; never less than of any before it."""
+        return self._newest_ms
 
     @property
     def min_physical_offset(self) -> int:

@@ -33,6 +33,8 @@ class PutStatus(Enum):
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
     MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
     OS_PAGE_CACHE_BUSY = "OS_PAGE_CACHE_BUSY"
+    WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"  # a time that makes no sense, or too far
+    WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
     SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"  # the disk is full or failed, or we are closed
 
 

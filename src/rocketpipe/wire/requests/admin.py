@@ -23,6 +23,7 @@ from rocketpipe.wire.bodies.offsets import (
     TopicStatsTable,
 )
 from rocketpipe.wire.bodies.route import KVTable, TopicList
+from rocketpipe.wire.bodies.timers import TimerCheckpoint
 from rocketpipe.wire.bodies.topics import TopicConfig, TopicConfigSerializeWrapper
 from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 
@@ -287,6 +288,12 @@ class GetAllConsumerOffset(Request[ConsumerOffsetWrapper]):
 class GetAllDelayOffset(Request[DelayOffsetWrapper]):
     code = RequestCode.GET_ALL_DELAY_OFFSET
     reply = DelayOffsetWrapper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetTimerCheckPoint(Request[TimerCheckpoint]):
+    code = RequestCode.GET_TIMER_CHECK_POINT
+    reply = TimerCheckpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
