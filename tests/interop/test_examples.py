@@ -313,17 +313,21 @@ def test_messages_of_a_transaction_are_seen_when_the_producer_says_so_on_being_a
     assert sorted(message.tags for message in received(pulled.output)) == ["TagB", "TagC", "TagE"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "topic", "count"), [("Scheduled", "TestTopic", 100), ("Timer", "TimerTopic", 10)]
+)
 def test_scheduled_messages_arrive_once_after_their_delay(
-    apache_version: str, other_namesrv: str
+    apache_version: str, other_namesrv: str, kind: str, topic: str, count: int
 ) -> None:
     def arrived(output: str) -> list[str]:
         return re.findall(r"Receive message\[msgId=(\w+) ", output)
 
-    make_topic(apache_version, other_namesrv, "TestTopic")
-    with example(apache_version, other_namesrv, "schedule.ScheduledMessageConsumer") as consumer:
+    make_topic(apache_version, other_namesrv, topic)
+    consuming = f"schedule.{kind}MessageConsumer"
+    with example(apache_version, other_namesrv, consuming) as consumer:
         began = time.monotonic()
-        program = "schedule.ScheduledMessageProducer"
-        sent = set(printed(apache_version, other_namesrv, program, SENT_ID, 100))
+        program = f"schedule.{kind}MessageProducer"
+        sent = set(printed(apache_version, other_namesrv, program, SENT_ID, count))
         consumer.wait_for("Receive message", PATIENCE)
         assert time.monotonic() - began > 10
         consumer.wait_until(lambda out: set(arrived(out)) >= sent, "what was sent", PATIENCE)

@@ -21,7 +21,7 @@ What is promised:
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from rocketpipe.broker.names import TIMER_TOPIC
@@ -53,7 +53,8 @@ log = logging.getLogger(__name__)
 
 CHUNK_MESSAGES = 32  # that are put at once
 CHUNK_BYTES = 1024 * 1024
-ENTRIES_PER_TURN = 10_000  # that are taken before others have a turn
+READ_PER_TURN = 100  # before others have a turn
+ENTRIES_PER_TURN = 10_000
 COPIES_MAX = 1000  # records of one unique id that are looked at
 AFTER_REFUSAL = 0.1
 WAIT_MAX = 60.0  # a clock that is set forth makes messages due: look again at least so often
@@ -200,23 +201,27 @@ class TimedMessages:
     async def _deliver(self, slot: Slot) -> None:
         taken_back = set()
         drafts: list[MessageDraft] = []
-        for queue_offset in slot.recalls:
-            due_ms, message = self._read(queue_offset) or (0, None)
-            if message is None:
-                continue
+        async for due_ms, message in self._read_all(slot.recalls):
             if due_ms < _out_ms(message):
                 drafts += self._drafts(due_ms, message)
             else:
                 taken_back.add(message.properties[TIMER_DEL_UNIQKEY])
-        for queue_offset in slot.timers:
-            due_ms, message = self._read(queue_offset) or (0, None)
-            if message is None:
-                continue
+        async for due_ms, message in self._read_all(slot.timers):
             drafts += self._drafts(due_ms, message, taken_back)
             if len(drafts) >= CHUNK_MESSAGES or sum(len(d.body) for d in drafts) >= CHUNK_BYTES:
                 await self._put(drafts)
                 drafts = []
         await self._put(drafts)
+
+    async def _read_all(
+        self, queue_offsets: Iterable[int]
+    ) -> AsyncIterator[tuple[int, StoredMessage]]:
+        for count, queue_offset in enumerate(queue_offsets, 1):
+            found = self._read(queue_offset)
+            if found is not None:
+                yield found
+            if not count % READ_PER_TURN:
+                await asyncio.sleep(0)
 
     def _read(self, queue_offset: int) -> tuple[int, StoredMessage] | None:
         """When the timer at that place is due, and the message; None if it can't be read."""

@@ -27,11 +27,11 @@ from rocketpipe.wire.properties import (
 
 TIMED = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 
+TIMER_PREFIX = "TIMER_DEL"  # of all three
 # What is added to the properties of a timer when it is delivered must find room then.
 DELIVERY_PROPERTIES_BYTES = 100
 
 _DELAY_MARK = f"{DELAY}\x01"
-_TIMER_PREFIX = "TIMER_DEL"  # of all three
 
 
 class CanNotWait(Exception):
@@ -44,7 +44,7 @@ class CanNotWait(Exception):
 
 def may_wait(properties: str) -> bool:
     """A quick look, for there is one at every message: False if nothing in it asks for a delay."""
-    return _DELAY_MARK in properties or _TIMER_PREFIX in properties
+    return _DELAY_MARK in properties or TIMER_PREFIX in properties
 
 
 def placed_to_wait(draft: MessageDraft, settings: BrokerSettings, now_ms: int) -> MessageDraft:

@@ -106,7 +106,7 @@ class _RuntimeProcessor:
             "queryThreadPoolQueueHeadWaitTimeMills": "0",
             # Timers.
             "timerReadBehind": str(broker.timers.seconds_behind),
-            "timerOffsetBehind": str(broker.timers.messages_behind),
+            "timerOffsetBehind": str(0 if settings.is_slave else broker.timers.messages_behind),
             "timerCongestNum": str(broker.timers.waiting),
             "timerEnqueueTps": "0.0",
             "timerDequeueTps": "0.0",
