@@ -25,7 +25,7 @@ def test_a_delay_level_delays(cluster: Cluster) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("delayed")
             queues = await reader.create_topic(topic, cluster.brokers, queues=1)
@@ -47,18 +47,18 @@ def test_a_timer_delays(cluster: Cluster, kind: str) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("timer")
             queues = await reader.create_topic(topic, cluster.brokers, queues=1)
             sent_ms = wall_ms()
-            when = {"delay_seconds": 4, "delay_ms": 4_000, "deliver_at_ms": sent_ms + 4_000}
+            when = {"delay_seconds": 8, "delay_ms": 8_000, "deliver_at_ms": sent_ms + 8_000}
             message = Message(topic, b"later", **{kind: when[kind]})  # type: ignore[arg-type]
             result = await producer.send(message)
             assert [await reader.end(queue) for queue in queues] == [0, 0]
             stored = await delivered(reader, result)
             assert (stored.body, stored.message_id) == (b"later", result.message_id)
-            assert stored.store_timestamp_ms - sent_ms >= 4_000
+            assert stored.store_timestamp_ms - sent_ms >= 8_000
             assert result.recall_handle
 
     asyncio.run(main())
@@ -70,11 +70,11 @@ def test_a_timed_message_waits_in_a_topic_of_the_system(cluster: Cluster) -> Non
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("timer")
             (queue,) = await reader.create_topic(topic, cluster.brokers[:1], queues=1)
-            at_ms = wall_ms() // 1000 * 1000 + 6_300
+            at_ms = wall_ms() // 1000 * 1000 + 10_300
             result = await producer.send(Message(topic, b"later", deliver_at_ms=at_ms))
             timers = MessageQueue("rmq_sys_wheel_timer", queue.broker_name, 0)
             waiting = (await reader.pull(timers, result.queue_offset))[0]
@@ -151,7 +151,7 @@ def test_a_timed_message_outlives_a_broker_that_is_killed(cluster: Cluster) -> N
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("timer")
             (queue,) = await reader.create_topic(topic, cluster.brokers[:1], queues=1)
@@ -176,12 +176,12 @@ def test_a_timed_message_can_be_taken_back(cluster: Cluster) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("recalled")
             (queue,) = await reader.create_topic(topic, cluster.brokers[:1], queues=1)
-            unwanted = await producer.send(Message(topic, b"unwanted", delay_seconds=5))
-            wanted = await producer.send(Message(topic, b"wanted", delay_seconds=6))
+            unwanted = await producer.send(Message(topic, b"unwanted", delay_seconds=12))
+            wanted = await producer.send(Message(topic, b"wanted", delay_seconds=13))
             assert unwanted.recall_handle is not None
             taken_back = await producer.recall(topic, unwanted.recall_handle)
             assert taken_back == unwanted.message_id
@@ -242,7 +242,7 @@ def test_a_broker_that_can_not_recall_says_so(cluster: Cluster) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("not-recalled")
             await reader.create_topic(topic, cluster.brokers, queues=1)

@@ -11,6 +11,7 @@ from rocketpipe.broker.broker import Broker
 from rocketpipe.broker.settings import BrokerRole, BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.store.settings import StoreSettings
+from rocketpipe.broker.timer_wheel import TimerWheel
 from rocketpipe.codes import RequestCode
 from rocketpipe.errors import BrokerError, InvalidSetting
 from rocketpipe.remoting.connection import Connection
@@ -604,10 +605,9 @@ async def test_many_wait_without_work(bench: Bench) -> None:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("entry_at", "entries", "record_at", "query"):
                 patch.setattr(MessageStore, name, count(getattr(MessageStore, name)))
-            patch.setattr(timers.TimerWheel, "_open", count(timers.TimerWheel._open))
-            first_offset = timers.TimerWheel.first_offset
-            assert first_offset.fget is not None
-            patch.setattr(timers.TimerWheel, "first_offset", property(count(first_offset.fget)))
+            patch.setattr(TimerWheel, "_open", count(TimerWheel._open))
+            progress = timers.TimedMessages._progress
+            patch.setattr(timers.TimedMessages, "_progress", count(progress))
             await asyncio.sleep(3600)
         # Once a minute it makes sure that the clock was not set.
         assert calls <= 70
