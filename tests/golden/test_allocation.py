@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rocketpipe.client.allocation import allocate_averagely, allocate_by_circle
+from rocketpipe.wire.allocation import allocate_averagely, allocate_by_circle
 from rocketpipe.message import MessageQueue
 
 CASES = json.loads(Path(__file__).with_name("allocation.json").read_text())["cases"]
