@@ -18,6 +18,7 @@ from rocketpipe.broker.held_pulls import HeldPulls
 from rocketpipe.broker.hosts import packed_host
 from rocketpipe.broker.notices import GroupNotices
 from rocketpipe.broker.offsets import ConsumerOffsets
+from rocketpipe.broker.pop.part import PopPart
 from rocketpipe.broker.processors import all_handlers
 from rocketpipe.broker.putting import Puts
 from rocketpipe.broker.queue_locks import QueueLocks
@@ -104,7 +105,20 @@ class Broker:
         self.queue_locks = QueueLocks(self.clock)
         self.notices = GroupNotices(settings, self.clients, self.groups)
         self.rates = Rates(self.store.stats, self.clock)
-        self._tables = (self.topics, self.groups, self.offsets, self.delays)
+        self.pop = PopPart(
+            settings,
+            self.store,
+            self.puts,
+            self.topics,
+            self.groups,
+            self.offsets,
+            config,
+            disk=disk,
+            clock=self.clock,
+            dice=self.dice,
+        )
+        tables = (self.topics, self.groups, self.offsets, self.delays)
+        self._saved_tables = [*(table.saved for table in tables), *self.pop.saved]
         # Known when it listens.
         self.address: Address
         self.ha_address: Address
@@ -141,7 +155,7 @@ class Broker:
         if settings.is_slave:
             works += [self.slave_sync.copy_log_forever, self.slave_sync.copy_tables_forever]
         else:
-            works += [self.delays.deliver_forever, self.transactions.check_forever]
+            works += [self.delays.deliver_forever, self.transactions.check_forever, self.pop.work]
         self._tasks = [asyncio.create_task(self._keep_going(work)) for work in works]
         log.info("broker %s serves at %s", settings.broker_name, self.address)
 
@@ -160,8 +174,8 @@ class Broker:
         self.store.kill()
         self.flow_control.close()
         self._stop_reading()
-        for table in self._tables:
-            table.saved.kill()
+        for table in self._saved_tables:
+            table.kill()
         for task in self._tasks:
             task.cancel()
         self.registration.kill()
@@ -172,6 +186,7 @@ class Broker:
 
     def _stop_reading(self) -> None:
         self.held_pulls.close()
+        self.pop.stop()
         self.notices.close()
         self.faults.on_changed = None
         self._fault_layer.close()
@@ -182,9 +197,11 @@ class Broker:
         # The store first: puts that wait are answered before their connections close.
         await self.store.close()
         await self.slaves.close()
+        for _ in range(2):  # to note what was done, and then that it is safe
+            self.pop.save_if_changed()
         self.offsets.save_if_changed()
         self.delays.save_if_changed()
-        await asyncio.gather(*(table.saved.wait_saved() for table in self._tables))
+        await asyncio.gather(*(table.wait_saved() for table in self._saved_tables))
         await asyncio.gather(*(server.close() for server in self._servers))
 
     # Listening.
@@ -239,6 +256,7 @@ class Broker:
             next_unique_id=next_unique_id,
         )
         self.transactions.load()
+        self.pop.load(self.store_host)
         self.registration = Registration(
             settings,
             self.topics,
@@ -276,6 +294,7 @@ class Broker:
 
     def _lost(self, connection: Connection) -> None:
         self.held_pulls.forget_connection(connection)
+        self.pop.forget_connection(connection)
         self.clients.forget_connection(connection)
 
     def _handle(
@@ -313,15 +332,18 @@ class Broker:
             self.rates.sample()
 
     async def _save_offsets(self) -> None:
-        async def save(table: ConsumerOffsets | DelayedMessages, interval: float) -> None:
+        async def save(
+            interval: float, *tables: ConsumerOffsets | DelayedMessages | PopPart
+        ) -> None:
             while True:
                 await asyncio.sleep(interval)
-                table.save_if_changed()
+                for table in tables:
+                    table.save_if_changed()
 
         settings = self.settings
         await asyncio.gather(
-            save(self.offsets, settings.flush_consumer_offset_interval),
-            save(self.delays, settings.flush_delay_offset_interval),
+            save(settings.flush_consumer_offset_interval, self.pop, self.offsets),
+            save(settings.flush_delay_offset_interval, self.delays),
         )
 
 

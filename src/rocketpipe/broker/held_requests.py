@@ -1,8 +1,8 @@
 """Requests that wait for their answer: until something comes that they want, or their time is up.
 
 How it works
-- A request is held by its key, so that what comes finds whom to wake, and by its connection, so that
-  it goes when that does. Who is woken looks once more for what it wants.
+- A request is held by its key, so that what comes finds whom to wake, and by its connection, so
+  that it goes when that does. Who is woken looks once more for what it wants.
 - Nobody is woken inside the store, nor many in one turn of the event loop: those to wake stand in a
   line, the first first. What arrives in the meantime is in their answers too.
 - Deadlines are rounded up to a tenth of a second, and all that share one end together: a held

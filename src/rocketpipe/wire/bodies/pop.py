@@ -10,6 +10,8 @@ from rocketpipe.errors import MalformedBody
 from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.bodies.codec import Body
 
+BIT_SET_CHARACTERS_MAX = 16 * 1024  # for about a hundred thousand offsets
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAck(Body):
@@ -27,6 +29,8 @@ class BatchAck(Body):
 
     def offsets(self) -> Iterator[int]:
         """The queue offsets that are acknowledged; MalformedBody when the bits make no sense."""
+        if len(self.bit_set) > BIT_SET_CHARACTERS_MAX:
+            raise MalformedBody("BatchAck.b: more than any pop gives")
         try:
             data = base64.b64decode(self.bit_set, validate=True)
         except binascii.Error as error:
