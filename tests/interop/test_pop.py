@@ -7,14 +7,13 @@ import pytest
 
 from rocketpipe import Message, Retry, StoredMessage
 from rocketpipe.errors import BrokerError
-from rocketpipe.testing.embedded_cluster import EmbeddedCluster
 from tests.interop.clusters import Cluster, Reader, new_topic
 from tests.interop.consuming import Remembers, push_at, send_to_all, until
 from tests.interop.messages import producer_at
 
 
 def has_pop(cluster: Cluster) -> bool:
-    return cluster.version != "4.9.4" and not isinstance(cluster, EmbeddedCluster)
+    return cluster.version != "4.9.4"
 
 
 def test_members_share_messages_and_none_is_lost_or_doubled(cluster: Cluster) -> None:

@@ -88,7 +88,7 @@ def start_offset_info(kind: str, queue_id: int, start: int) -> str:
 
 
 def start_offsets(info: str) -> dict[int, int]:
-    """Where a pop began to read each queue of the topic itself; MalformedHeader if it is no info."""
+    """Where a pop began to read each queue of the topic itself, or MalformedHeader."""
     starts = {}
     for part in filter(None, info.split(";")):
         try:

@@ -3,13 +3,13 @@
 They are stored in the topic that Apache keeps for it, with the names its PopCheckPoint and AckMsg
 give their members; only the way is shorter, as ours wait in memory and not once more in the log:
 
-ck      messages were popped: of whom, from where, when and for how long. With `nb` the group goes on
-        at that offset; with `of` its one message was another checkpoint's before
+ck      messages were popped: of whom, from where, when and for how long. With `nb` the group goes
+        on at that offset; with `of` its one message was another checkpoint's before
 bAck    messages of a checkpoint are done with: acknowledged, or stored again
 forget  a topic or a group was deleted, and with it all that was in flight
 
-What lies before the oldest checkpoint that is not done is never read again. One that is not done for
-long, while much else is, is stored anew: so there is never much to read at a start.
+What lies before the oldest checkpoint that is not done is never read again. One that is not done
+for long, while much else is, is stored anew: so there is never much to read at a start.
 """
 
 import json

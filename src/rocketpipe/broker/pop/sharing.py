@@ -67,7 +67,7 @@ def share_queues(
     client_ids: Sequence[str],
     client_id: str,
 ) -> list[MessageQueue]:
-    """The queues this member shall read; -1 stands for all queues of a broker. Both lists sorted."""
+    """The queues this member shall read, of which -1 is all of a broker. Both lists are sorted."""
     if client_id not in client_ids or not queues:
         return []
     if mode.mode is MessageRequestMode.PULL:

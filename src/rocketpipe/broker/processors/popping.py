@@ -1,4 +1,4 @@
-"""POP: messages out of any queue, each of which is acknowledged by itself. Apache's checks first."""
+"""POP: messages out of any queue, each of which is acknowledged by itself; Apache's checks."""
 
 import asyncio
 from collections.abc import Mapping
