@@ -110,7 +110,6 @@ class Broker:
             self.store,
             self.puts,
             self.topics,
-            self.groups,
             self.offsets,
             config,
             disk=disk,

@@ -119,5 +119,6 @@ class PopOffsets:
 
     def replay(self, queue: QueueOf, start: int, next_offset: int, *, place: int, end: int) -> None:
         """A record made this step before we started. One that leaves a gap is not made again."""
-        if start <= self.query(queue) < next_offset:
+        known = self.query(queue)
+        if known < 0 or start <= known < next_offset:
             self.recorded(self.step(queue, start, next_offset), place, end)

@@ -4,7 +4,6 @@ import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from rocketpipe.broker.groups import SubscriptionGroups
 from rocketpipe.broker.offsets import ConsumerOffsets
 from rocketpipe.broker.pop.checkpoints import QueueOf
 from rocketpipe.broker.pop.held_pops import ANY_QUEUE, HeldPops
@@ -33,7 +32,6 @@ class PopPart:
         store: MessageStore,
         puts: Puts,
         topics: TopicConfigs,
-        groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
         config_folder: Path,
         *,
@@ -48,7 +46,7 @@ class PopPart:
         self.ordered = OrderedPops(file("consumerOrderInfo.json"), clock)
         self.modes = RequestModes(settings, file("messageRequestMode.json"))
         self.pops = Pops(settings, store, topics, offsets, self.log, self.ordered, clock, dice)
-        self.reviver = Reviver(settings, store, puts, topics, groups, offsets, self.log, clock)
+        self.reviver = Reviver(settings, store, puts, topics, offsets, self.log, clock)
         self.held = HeldPops(settings)
         self.held_questions = HeldPops(settings)
         self.log.on_added = self.reviver.may_be_due

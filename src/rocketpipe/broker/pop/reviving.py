@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from rocketpipe.broker.groups import SubscriptionGroups
 from rocketpipe.broker.offsets import ConsumerOffsets
 from rocketpipe.broker.pop.checkpoints import Checkpoint, QueueOf
 from rocketpipe.broker.pop.revive_log import ReviveLog
@@ -39,7 +38,6 @@ class Reviver:
         store: MessageStore,
         puts: Puts,
         topics: TopicConfigs,
-        groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
         revive_log: ReviveLog,
         clock: Clock,
@@ -50,7 +48,6 @@ class Reviver:
         self._store = store
         self._puts = puts
         self._topics = topics
-        self._groups = groups
         self._offsets = offsets
         self._log = revive_log
         self._clock = clock
@@ -91,17 +88,14 @@ class Reviver:
     async def _revive(self, checkpoint: Checkpoint) -> None:
         queue = checkpoint.key.queue
         offsets = sorted(checkpoint.unacked)
-        done = []
-        if queue.topic not in self._topics.table or queue.group not in self._groups.table:
-            done = offsets  # nobody is there to get them (popReviveSkipIfGroupAbsent)
-        else:
-            results = await asyncio.gather(
-                *(self._store_again(checkpoint, offset) for offset in offsets)
-            )
-            done = [each for each, is_done in zip(offsets, results, strict=True) if is_done]
-            if done:
-                self._tell(queue)
+        # Whether or not its group is known: a crash may have been faster than the saving of a new
+        # one. With a group that is deleted, its checkpoints are.
+        results = await asyncio.gather(
+            *(self._store_again(checkpoint, offset) for offset in offsets)
+        )
+        done = [each for each, is_done in zip(offsets, results, strict=True) if is_done]
         if done:
+            self._tell(queue)
             # Should this not be stored, they come twice after a crash; but they do come.
             self._log.settle(checkpoint, done, lambda _: None)
             self._log.checkpoints.settle(checkpoint, done)

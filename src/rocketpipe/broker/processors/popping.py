@@ -236,11 +236,12 @@ class _PopProcessor:
     async def _acknowledge_batch(self, ack: BatchAck) -> None:
         topic = real_topic(ack.consumer_group, ack.topic, ack.retry)
         queue = QueueOf(ack.consumer_group, topic, ack.queue_id)
+        offsets = list(ack.offsets())
         if ack.revive_queue_id == ORDERED:
-            for offset in ack.offsets():
+            for offset in offsets:
                 self._acknowledge_ordered(queue, offset, ack.pop_time)
         else:
-            await self._pops.acknowledge(Key(queue, ack.start_offset, ack.pop_time), ack.offsets())
+            await self._pops.acknowledge(Key(queue, ack.start_offset, ack.pop_time), offsets)
 
     def _acknowledge_ordered(self, queue: QueueOf, offset: int, pop_time: int) -> None:
         if self._pops.acknowledge_ordered(queue, offset, pop_time):
