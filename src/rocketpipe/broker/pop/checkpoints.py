@@ -33,12 +33,13 @@ class Key(NamedTuple):
 class Checkpoint:
     """Messages of one queue that one pop gave away."""
 
-    __slots__ = ("invisible_time", "is_done", "key", "place", "unacked")
+    __slots__ = ("claimed", "invisible_time", "is_done", "key", "place", "unacked")
 
     def __init__(self, key: Key, invisible_time: int, offsets: Iterable[int]) -> None:
         self.key = key
         self.invisible_time = invisible_time  # in ms
         self.unacked = set(offsets)
+        self.claimed: set[int] = set()  # of those, which somebody is about to settle
         self.place = -1  # the queue offset of its record, once that is stored
         self.is_done = False
 
@@ -94,10 +95,26 @@ class Checkpoints:
             self._by_key.pop(checkpoint.key, None)
         return due
 
+    def claim(self, checkpoint: Checkpoint, offsets: Iterable[int]) -> list[int]:
+        """Those that are waited for: nobody else may have them until they are settled, or released.
+
+        Their time may be up before the record of what happens to them is stored.
+        """
+        claimed = [each for each in offsets if each in checkpoint.unacked - checkpoint.claimed]
+        checkpoint.claimed.update(claimed)
+        return claimed
+
+    def release(self, checkpoint: Checkpoint, offsets: Iterable[int]) -> None:
+        """Nothing happened to them after all."""
+        checkpoint.claimed.difference_update(offsets)
+        if self._by_key.get(checkpoint.key) is not checkpoint:
+            self._set_tick(checkpoint, checkpoint.visible_at_ms)  # their time is up by now
+
     def settle(self, checkpoint: Checkpoint, offsets: Iterable[int]) -> None:
         """These of its messages are done with: acknowledged, stored again, or gone."""
         before = len(checkpoint.unacked)
         checkpoint.unacked.difference_update(offsets)
+        checkpoint.claimed.difference_update(offsets)
         self._land(checkpoint.key.queue, before - len(checkpoint.unacked))
         if not checkpoint.unacked and not checkpoint.is_done:
             self._end(checkpoint)

@@ -30,12 +30,13 @@ def revive_topic(settings: BrokerSettings) -> str:
 class Step:
     """From one offset of a queue to another, by one pop."""
 
-    __slots__ = ("end", "is_dropped", "next", "place", "queue", "start")
+    __slots__ = ("end", "is_dropped", "is_first", "next", "place", "queue", "start")
 
-    def __init__(self, queue: QueueOf, start: int, next_offset: int) -> None:
+    def __init__(self, queue: QueueOf, start: int, next_offset: int, *, is_first: bool) -> None:
         self.queue = queue
         self.start = start
         self.next = next_offset
+        self.is_first = is_first
         self.end: int | None = None  # of its record in the log; None while that is not stored
         self.place = -1  # of its record in the queue of records
         self.is_dropped = False
@@ -52,15 +53,22 @@ class PopOffsets:
         self._topic = revive_topic(settings)
         self._ahead: dict[QueueOf, int] = {}
         self._steps: deque[Step] = deque()
+        self._new: set[QueueOf] = set()  # which groups have only begun to read, and not popped yet
         store.on_written.append(lambda _: self.commit())
 
     def query(self, queue: QueueOf) -> int:
         """Where to go on; -1 when the group never read the queue."""
         return max(self._ahead.get(queue, -1), self._offsets.query(*queue))
 
+    def begin(self, queue: QueueOf, offset: int) -> None:
+        """The group reads the queue for the first time."""
+        self._offsets.commit(*queue, offset)
+        self._new.add(queue)
+
     def step(self, queue: QueueOf, start: int, next_offset: int) -> Step:
         """Go on; the step is to be told where its record is, or that there is none."""
-        step = Step(queue, start, next_offset)
+        step = Step(queue, start, next_offset, is_first=queue in self._new)
+        self._new.discard(queue)
         self._steps.append(step)
         self._ahead[queue] = next_offset
         return step
@@ -77,6 +85,8 @@ class PopOffsets:
     def failed(self, step: Step) -> None:
         """Its record could not be stored: go back, and let no later step be committed."""
         self._drop(step.queue)
+        if step.is_first:
+            self._new.add(step.queue)
         if step.start > self._offsets.query(*step.queue):
             self._ahead[step.queue] = step.start
         step.end = 0
@@ -117,8 +127,17 @@ class PopOffsets:
         """From there on, records make steps."""
         return self._offsets.query(COMMITTED_GROUP, self._topic, REVIVE_QUEUE)
 
-    def replay(self, queue: QueueOf, start: int, next_offset: int, *, place: int, end: int) -> None:
+    def replay(
+        self,
+        queue: QueueOf,
+        start: int,
+        next_offset: int,
+        *,
+        is_first: bool,
+        place: int,
+        end: int,
+    ) -> None:
         """A record made this step before we started. One that leaves a gap is not made again."""
         known = self.query(queue)
-        if known < 0 or start <= known < next_offset:
+        if start <= known < next_offset or (known < 0 and is_first):
             self.recorded(self.step(queue, start, next_offset), place, end)

@@ -204,7 +204,7 @@ class Pops:
         offset = self.offsets.query(queue)
         if offset < 0:
             offset = self._first_offset(queue, init_mode)
-            self._committed.commit(*queue, offset)
+            self.offsets.begin(queue, offset)
         return offset
 
     def _first_offset(self, queue: QueueOf, init_mode: int) -> int:
@@ -280,7 +280,7 @@ class Pops:
 
             key = Key(queue, start, pop.pop_time)
             checkpoint = Checkpoint(key, pop.wanted.invisible_time, offsets)
-            self._log.pop(checkpoint, Popped(next_offset=read.next_offset), done)
+            self._log.pop(checkpoint, Popped(read.next_offset, step.is_first), done)
 
         return put
 
@@ -315,7 +315,7 @@ class Pops:
         checkpoint = self._log.checkpoints.find(key)
         if checkpoint is None:
             return  # its time is up, or it is all done
-        wanted = [offset for offset in offsets if offset in checkpoint.unacked]
+        wanted = self._log.checkpoints.claim(checkpoint, offsets)
         if wanted:
             result = await _result(lambda stored: self._log.settle(checkpoint, wanted, stored))
             _require_stored(result)
@@ -345,7 +345,7 @@ class Pops:
         """The new time of the pop that has the message from now on."""
         checkpoints = self._log.checkpoints
         known = checkpoints.find(key)
-        if known is None or offset not in known.unacked:
+        if known is None or not checkpoints.claim(known, [offset]):
             # Apache's makes it come again, though it was acknowledged or came again already.
             raise Refusal(
                 ResponseCode.NO_MESSAGE, f"message {offset} is not invisible by this receipt"
@@ -354,7 +354,7 @@ class Pops:
         while Key(key.queue, offset, pop_time) in checkpoints:
             pop_time += 1
         changed = Checkpoint(Key(key.queue, offset, pop_time), invisible_time, [offset])
-        popped = Popped(taken_of=key)
+        popped = Popped(taken_of=known)
         _require_stored(await _result(lambda stored: self._log.pop(changed, popped, stored)))
         return pop_time
 

@@ -4,7 +4,8 @@ They are stored in the topic that Apache keeps for it, with the names its PopChe
 give their members; only the way is shorter, as ours wait in memory and not once more in the log:
 
 ck      messages were popped: of whom, from where, when and for how long. With `nb` the group goes
-        on at that offset; with `of` its one message was another checkpoint's before
+        on at that offset, `first` if it never did before;
+        with `of` its one message was another checkpoint's before
 bAck    messages of a checkpoint are done with: acknowledged, or stored again
 forget  a topic or a group was deleted, and with it all that was in flight
 
@@ -41,7 +42,8 @@ class Popped(NamedTuple):
     """What a checkpoint's record says besides: what it changes elsewhere."""
 
     next_offset: int | None = None
-    taken_of: Key | None = None
+    is_first: bool = False
+    taken_of: Checkpoint | None = None  # which had its one message before, and has it claimed
 
 
 class ReviveLog:
@@ -77,6 +79,8 @@ class ReviveLog:
         def done(result: PutResult) -> None:
             if result.is_stored:
                 self._take(checkpoint, popped, result.queue_offset)
+            elif popped.taken_of is not None:
+                self.checkpoints.release(popped.taken_of, checkpoint.unacked)
             stored(result)
 
         self._put(CHECKPOINT_TAG, self._checkpoint_body(checkpoint, popped), done)
@@ -84,11 +88,13 @@ class ReviveLog:
     def settle(
         self, checkpoint: Checkpoint, offsets: Collection[int], stored: Callable[[PutResult], None]
     ) -> None:
-        """These messages of it are acknowledged, stored again, or gone."""
+        """These messages of it, which are claimed, are acknowledged, stored again, or gone."""
 
         def done(result: PutResult) -> None:
             if result.is_stored:
                 self.checkpoints.settle(checkpoint, offsets)
+            else:
+                self.checkpoints.release(checkpoint, offsets)
             stored(result)
 
         self._put(ACK_TAG, self._key_body(checkpoint.key) | {"aol": sorted(offsets)}, done)
@@ -129,8 +135,10 @@ class ReviveLog:
         }
         if popped.next_offset is not None:
             body["nb"] = popped.next_offset
+            if popped.is_first:
+                body["first"] = True
         if popped.taken_of is not None:
-            body["of"] = [popped.taken_of.start_offset, popped.taken_of.pop_time]
+            body["of"] = [popped.taken_of.key.start_offset, popped.taken_of.key.pop_time]
         return body
 
     def _key_body(self, key: Key) -> dict[str, Any]:
@@ -146,9 +154,7 @@ class ReviveLog:
 
     def _take(self, checkpoint: Checkpoint, popped: Popped, place: int) -> None:
         if popped.taken_of is not None:
-            older = self.checkpoints.find(popped.taken_of)
-            if older is not None:
-                self.checkpoints.settle(older, set(checkpoint.unacked))
+            self.checkpoints.settle(popped.taken_of, checkpoint.unacked)
         self.checkpoints.add(checkpoint, place)
         self.on_added(checkpoint.visible_at_ms)
 
@@ -160,6 +166,8 @@ class ReviveLog:
         oldest = self.checkpoints.oldest()
         if oldest is None:
             return None
+        if oldest.claimed:
+            return None  # until it is known what becomes of them
         behind = self._store.max_offset(self._topic, REVIVE_QUEUE) - oldest.place
         return oldest if behind > RECORDS_KEPT + 2 * len(self.checkpoints) else None
 
@@ -200,7 +208,7 @@ class ReviveLog:
                     if checkpoint is not None:
                         self.checkpoints.settle(checkpoint, body["aol"])
                 elif record.tags == CHECKPOINT_TAG:
-                    popped = _popped(key, body)
+                    popped = self._popped(key, body)
                     unacked = (key.start_offset + distance for distance in body["d"])
                     self._take(Checkpoint(key, body["it"], unacked), popped, place)
                     if popped.next_offset is not None and place >= committed_place:
@@ -208,6 +216,7 @@ class ReviveLog:
                             key.queue,
                             key.start_offset,
                             popped.next_offset,
+                            is_first=popped.is_first,
                             place=place,
                             end=record.physical_offset + record.store_size,
                         )
@@ -229,8 +238,7 @@ class ReviveLog:
                 return
             offset = read.next_offset
 
-
-def _popped(key: Key, body: dict[str, Any]) -> Popped:
-    of = body.get("of")
-    taken_of = Key(key.queue, *of) if of is not None else None
-    return Popped(body.get("nb"), taken_of)
+    def _popped(self, key: Key, body: dict[str, Any]) -> Popped:
+        of = body.get("of")
+        taken_of = self.checkpoints.find(Key(key.queue, *of)) if of is not None else None
+        return Popped(body.get("nb"), "first" in body, taken_of)

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 
 from rocketpipe.broker.offsets import ConsumerOffsets
@@ -51,8 +52,10 @@ class Reviver:
         self._offsets = offsets
         self._log = revive_log
         self._clock = clock
+        self._stored: deque[tuple[int, Checkpoint, list[int]]] = deque()  # not safe yet
         self._sooner = asyncio.Event()
         self._wakes_at_ms: int | None = None
+        store.on_written.append(lambda _: self._settle_what_is_safe())
 
     def may_be_due(self, at_ms: int) -> None:
         """There is a checkpoint whose time is up then."""
@@ -87,32 +90,37 @@ class Reviver:
 
     async def _revive(self, checkpoint: Checkpoint) -> None:
         queue = checkpoint.key.queue
-        offsets = sorted(checkpoint.unacked)
+        offsets = sorted(checkpoint.unacked - checkpoint.claimed)
         # Whether or not its group is known: a crash may have been faster than the saving of a new
         # one. With a group that is deleted, its checkpoints are.
-        results = await asyncio.gather(
-            *(self._store_again(checkpoint, offset) for offset in offsets)
-        )
-        done = [each for each, is_done in zip(offsets, results, strict=True) if is_done]
+        ends = await asyncio.gather(*(self._store_again(checkpoint, offset) for offset in offsets))
+        done = {offset: end for offset, end in zip(offsets, ends, strict=True) if end is not None}
         if done:
             self._tell(queue)
-            # Should this not be stored, they come twice after a crash; but they do come.
-            self._log.settle(checkpoint, done, lambda _: None)
-            self._log.checkpoints.settle(checkpoint, done)
-        if checkpoint.unacked:
+            self._stored.append((max(done.values()), checkpoint, list(done)))
+            self._settle_what_is_safe()
+        if len(done) < len(offsets):
             until_ms = self._clock.wall_ms() + AFTER_REFUSAL_MS
             self._log.checkpoints.put_off(checkpoint, until_ms)
 
-    async def _store_again(self, checkpoint: Checkpoint, offset: int) -> bool:
-        """Whether it was, or there is nothing to store."""
+    def _settle_what_is_safe(self) -> None:
+        """Note what is stored again, once no crash can take it: a crash in between makes it two."""
+        safe = self._store.flushed_offset
+        while self._stored and self._stored[0][0] <= safe:
+            _, checkpoint, offsets = self._stored.popleft()
+            self._log.checkpoints.settle(checkpoint, offsets)
+            self._log.settle(checkpoint, offsets, lambda _: None)
+
+    async def _store_again(self, checkpoint: Checkpoint, offset: int) -> int | None:
+        """Up to where the log must be safe for it to be; None when it could not be stored."""
         queue = checkpoint.key.queue
         read = self._store.read(queue.topic, queue.queue_id, offset, count_max=1, bytes_max=1)
         if read.status is not ReadStatus.FOUND or read.next_offset != offset + 1:
             log.warning("message %d of %s is gone, and can't come again", offset, queue)
-            return True
+            return 0
         retry_topic = self._retry_topic(queue)
         if retry_topic is None:
-            return False
+            return None
         message = decode_record(read.records, decompressing=False)
         draft = redraft(
             message,
@@ -126,7 +134,8 @@ class Reviver:
         result = await as_future(self._puts.put_now, draft)
         if not result.is_stored:
             log.error("message %d of %s comes again later: %s", offset, queue, result.reason)
-        return result.is_stored
+            return None
+        return result.end_offset
 
     def _retry_topic(self, queue: QueueOf) -> str | None:
         """Where its messages come again, made if it is not there; None when it can't be."""

@@ -219,6 +219,7 @@ async def test_many_are_acknowledged_at_once(bench: Bench) -> None:
         )
         request = BatchAckRequest(acks=(batch,))
         assert (await ask(client, BatchAckMessage(), request.encode())).code == 0
+        await asyncio.sleep(1)
         assert len(broker.pop.log.checkpoints) == 0
         for wrong in (
             replace(batch, retry="7"),
