@@ -52,7 +52,15 @@ AFTER_FAILURE = 10.0
 SCAN_INTERVAL = 10.0  # how often silent clients are looked for
 
 # A client's VIP channel is there for sends: that no pull can hold up.
-NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+NOT_ON_VIP = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
+    }
+)
 
 
 class Broker:
@@ -255,7 +263,8 @@ class Broker:
             next_unique_id=next_unique_id,
         )
         self.transactions.load()
-        self.pop.load(self.store_host)
+        if not settings.is_slave:
+            self.pop.load(self.store_host)
         self.registration = Registration(
             settings,
             self.topics,

@@ -197,9 +197,10 @@ class _Contact:
 
     async def route(self, topic: str) -> TopicRouteData | None:
         """What it knows of a topic; None if nothing, or if it does not answer."""
+        if self._connection is None:
+            return None
         try:
-            connection = await self._connected()
-            return await connection.request(
+            return await self._connection.request(
                 GetRouteinfoByTopic(topic=topic, accept_standard_json_only=True),
                 timeout=ROUTE_TIMEOUT,
             )

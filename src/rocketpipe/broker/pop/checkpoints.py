@@ -100,7 +100,8 @@ class Checkpoints:
 
         Their time may be up before the record of what happens to them is stored.
         """
-        claimed = [each for each in offsets if each in checkpoint.unacked - checkpoint.claimed]
+        free = checkpoint.unacked - checkpoint.claimed
+        claimed = [offset for offset in offsets if offset in free]
         checkpoint.claimed.update(claimed)
         return claimed
 

@@ -42,6 +42,7 @@ class PopPart:
         def file(name: str) -> AtomicFile:
             return AtomicFile(config_folder / name, disk=disk)
 
+        self._settings = settings
         self.log = ReviveLog(settings, store, puts, offsets, clock)
         self.ordered = OrderedPops(file("consumerOrderInfo.json"), clock)
         self.modes = RequestModes(settings, file("messageRequestMode.json"))
@@ -71,6 +72,8 @@ class PopPart:
 
     def save_if_changed(self) -> None:
         """Called now and then, before offsets are saved, which say how far all of this is."""
+        if self._settings.is_slave:
+            return  # whose offsets are its master's
         self.pops.offsets.commit()
         self.log.commit()
         self.ordered.save_if_changed()

@@ -30,6 +30,7 @@ from rocketpipe.wire.requests.sending import ConsumerSendMsgBack
 from tests.unit.broker.bench import Bench, messages, send, simulated
 from tests.unit.broker.pop.pops import RETRY, ack, ask_to_pop, hide, place, pop, texts
 from tests.unit.broker.reading import ask, create_topic
+from tests.unit.broker.test_replication import slave_of
 
 
 async def send_some(client: Connection, *numbers: int, queue_id: int = 0) -> None:
@@ -402,6 +403,20 @@ async def test_nothing_is_given_away_that_can_not_be_remembered(bench: Bench) ->
 def fill(broker: Broker) -> None:
     """Let its disk be full."""
     broker.faults.fill_disk()
+
+
+@simulated
+async def test_a_slave_gives_nothing_away(bench: Bench) -> None:
+    async with bench.broker() as master, bench.client(master.address) as client:
+        await create_topic(client)
+        await send_some(client, 1, 2)
+        async with slave_of(bench) as slave, bench.client(slave.address) as reader:
+            await pop(client, max_msg_nums=1)
+            await asyncio.sleep(20)
+            assert len(messages(slave)) == 2
+            assert slave.offsets.table == master.offsets.table
+            answer = await ask_to_pop(reader)
+            assert (answer.code, "ask its master" in (answer.remark or "")) == (1, True)
 
 
 # Waiting.
