@@ -280,6 +280,22 @@ def test_producers_that_wait_and_producers_that_do_not_have_all_stored(
     assert stored_count(other_namesrv, "TopicTest", before + 100) == before + 100
 
 
+def test_a_consumer_that_pops_gets_every_message_once(
+    apache_version: str, other_namesrv: str
+) -> None:
+    sent = set(printed(apache_version, other_namesrv, "simple.Producer", SENT_ID, 128))
+
+    def popped(output: str) -> list[str]:
+        return re.findall(r"[{ ]UNIQ_KEY=(\w+)", output)  # it prints another id as msgId
+
+    with example(apache_version, other_namesrv, "simple.PopConsumer") as consumer:
+        consumer.wait_until(lambda out: set(popped(out)) >= sent, "what was sent", PATIENCE)
+        output = consumer.output
+    assert "POP_CK=" in output
+    times = Counter(popped(output))
+    assert {times[message_id] for message_id in sent} == {1}
+
+
 def test_an_async_producer_hears_of_each_message(apache_version: str, other_namesrv: str) -> None:
     program = "simple.AsyncProducer"
     ids = printed(apache_version, other_namesrv, program, r"^\d+ +OK (\w+) $", 100)

@@ -185,6 +185,12 @@ def test_a_group_is_made_followed_and_reset(apache_version: str, namesrv: str) -
     assert made.count("create subscription group to ") == 2
     assert f"groupName={group}, " in made
     assert "retryMaxTimes=5" in made
+    (mode,) = run(
+        apache_version,
+        namesrv,
+        f"setConsumeMode -c DefaultCluster -t {topic} -g {group} -m POP -q 4",
+    )
+    assert mode.count("set consume mode to ") == 2
     broker = addresses(namesrv)["broker-b", 0]
     for number in range(3):
         send(broker, topic, 0, b"%d" % number)

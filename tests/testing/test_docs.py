@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpipe.broker.faults import FaultControl
+from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.cli import main
 from rocketpipe.testing import EmbeddedCluster
 
@@ -30,6 +31,13 @@ def test_every_argument_is_told() -> None:
 def test_every_fault_is_told() -> None:
     methods = {name for name in vars(FaultControl) if not name.startswith("_")}
     assert first_column(section("Faults on purpose")) == methods - {"add", "active", "clear"}
+
+
+def test_every_setting_of_pop_is_told_with_its_default() -> None:
+    told = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", section("POP"), re.MULTILINE))
+    defaults = BrokerSettings().to_properties()
+    assert told == {name: defaults.get(name) for name in told}
+    assert {name for name in defaults if "pop" in name.lower()} <= told.keys()
 
 
 def test_every_option_of_serve_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from rocketpipe.broker.held_pulls import HeldPulls
 from rocketpipe.broker.hosts import packed_host
 from rocketpipe.broker.notices import GroupNotices
 from rocketpipe.broker.offsets import ConsumerOffsets
+from rocketpipe.broker.pop.part import PopPart
 from rocketpipe.broker.processors import all_handlers
 from rocketpipe.broker.putting import Puts
 from rocketpipe.broker.queue_locks import QueueLocks
@@ -52,7 +53,15 @@ AFTER_FAILURE = 10.0
 SCAN_INTERVAL = 10.0  # how often silent clients are looked for
 
 # A client's VIP channel is there for sends: that no pull can hold up.
-NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+NOT_ON_VIP = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
+    }
+)
 
 
 class Broker:
@@ -112,7 +121,19 @@ class Broker:
         self.queue_locks = QueueLocks(self.clock)
         self.notices = GroupNotices(settings, self.clients, self.groups)
         self.rates = Rates(self.store.stats, self.clock)
-        self._tables = (self.topics, self.groups, self.offsets, self.delays, self.timers)
+        self.pop = PopPart(
+            settings,
+            self.store,
+            self.puts,
+            self.topics,
+            self.offsets,
+            config,
+            disk=disk,
+            clock=self.clock,
+            dice=self.dice,
+        )
+        tables = (self.topics, self.groups, self.offsets, self.delays, self.timers)
+        self._saved_tables = [*(table.saved for table in tables), *self.pop.saved]
         # Known when it listens.
         self.address: Address
         self.ha_address: Address
@@ -150,7 +171,7 @@ class Broker:
         if settings.is_slave:
             works += [self.slave_sync.copy_log_forever, self.slave_sync.copy_tables_forever]
         else:
-            works += [self.delays.deliver_forever, self.transactions.check_forever]
+            works += [self.delays.deliver_forever, self.transactions.check_forever, self.pop.work]
             if settings.timer_wheel_enable:
                 works.append(self.timers.deliver_forever)
         self._tasks = [asyncio.create_task(self._keep_going(work)) for work in works]
@@ -171,8 +192,8 @@ class Broker:
         self.store.kill()
         self.flow_control.close()
         self._stop_reading()
-        for table in self._tables:
-            table.saved.kill()
+        for table in self._saved_tables:
+            table.kill()
         for task in self._tasks:
             task.cancel()
         self.registration.kill()
@@ -183,6 +204,7 @@ class Broker:
 
     def _stop_reading(self) -> None:
         self.held_pulls.close()
+        self.pop.stop()
         self.notices.close()
         self.faults.on_changed = None
         self._fault_layer.close()
@@ -193,10 +215,12 @@ class Broker:
         # The store first: puts that wait are answered before their connections close.
         await self.store.close()
         await self.slaves.close()
+        for _ in range(2):  # to note what was done, and then that it is safe
+            self.pop.save_if_changed()
         self.offsets.save_if_changed()
         self.delays.save_if_changed()
         self.timers.save_if_changed()
-        await asyncio.gather(*(table.saved.wait_saved() for table in self._tables))
+        await asyncio.gather(*(table.wait_saved() for table in self._saved_tables))
         await asyncio.gather(*(server.close() for server in self._servers))
 
     # Listening.
@@ -251,6 +275,8 @@ class Broker:
             next_unique_id=next_unique_id,
         )
         self.transactions.load()
+        if not settings.is_slave:
+            self.pop.load(self.store_host)
         self.registration = Registration(
             settings,
             self.topics,
@@ -289,6 +315,7 @@ class Broker:
 
     def _lost(self, connection: Connection) -> None:
         self.held_pulls.forget_connection(connection)
+        self.pop.forget_connection(connection)
         self.clients.forget_connection(connection)
 
     def _handle(
@@ -327,17 +354,18 @@ class Broker:
 
     async def _save_offsets(self) -> None:
         async def save(
-            table: ConsumerOffsets | DelayedMessages | TimedMessages, interval: float
+            interval: float, *tables: ConsumerOffsets | DelayedMessages | TimedMessages | PopPart
         ) -> None:
             while True:
                 await asyncio.sleep(interval)
-                table.save_if_changed()
+                for table in tables:
+                    table.save_if_changed()
 
         settings = self.settings
         await asyncio.gather(
-            save(self.offsets, settings.flush_consumer_offset_interval),
-            save(self.delays, settings.flush_delay_offset_interval),
-            save(self.timers, settings.timer_flush_interval),
+            save(settings.flush_consumer_offset_interval, self.pop, self.offsets),
+            save(settings.flush_delay_offset_interval, self.delays),
+            save(settings.timer_flush_interval, self.timers),
         )
 
 

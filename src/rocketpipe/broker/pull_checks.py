@@ -129,7 +129,9 @@ class PullChecks:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{consumer}]",
             )
         if pull.sys_flag & PULL_SUBSCRIPTION:
-            return Admitted(topic, group, _accepts_of_request(pull))
+            return Admitted(
+                topic, group, accepts_of_expression(pull.subscription, pull.expression_type)
+            )
         return Admitted(topic, group, _accepts_of(self._subscription(pull, group)))
 
     def _subscription(self, pull: Pull, config: SubscriptionGroupConfig) -> SubscriptionData:
@@ -180,13 +182,13 @@ def _accepts_of(subscription: SubscriptionData) -> Accepts | None:
     return subscription.code_set.__contains__
 
 
-def _accepts_of_request(pull: Pull) -> Accepts | None:
-    expression = pull.subscription
+def accepts_of_expression(expression: str | None, expression_type: str | None) -> Accepts | None:
+    """What a filter chooses that came with a request, or a Refusal."""
     try:
-        if not is_tag_type(pull.expression_type):
+        if not is_tag_type(expression_type):
             if not expression:
                 raise InvalidSetting("a filter without an expression")
-            raise unsupported_filter(pull.expression_type)
+            raise unsupported_filter(expression_type)
         if expression is None or len(expression) <= EXPRESSION_CHARACTERS_CACHED:
             tag_filter = _parsed(expression)
         else:

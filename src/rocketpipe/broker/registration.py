@@ -12,9 +12,10 @@ from rocketpipe.errors import MalformedData, MQError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.network import Network
-from rocketpipe.wire.bodies.route import KVTable, Perm
+from rocketpipe.wire.bodies.route import KVTable, Perm, TopicRouteData
 from rocketpipe.wire.bodies.topics import RegisterBrokerBody, TopicConfig
 from rocketpipe.wire.requests.nameserver import (
+    GetRouteinfoByTopic,
     RegisterBroker,
     RegisterBrokerReply,
     UnregisterBroker,
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT = 3.0
 RETRY_DELAY = 1.0  # after a failure; RocketMQ waits for the next period
 UNREGISTER_TIMEOUT = 3.0
+ROUTE_TIMEOUT = 3.0
 
 
 class Registration:
@@ -82,6 +84,13 @@ class Registration:
             _, late = await asyncio.wait(waits, timeout=timeout)
             for wait in late:
                 wait.cancel()
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where the topic is, on all brokers, by the first NameServer that knows."""
+        for contact in self._contacts:
+            if (route := await contact.route(topic)) is not None:
+                return route
+        return None
 
     def register_soon(self) -> None:
         """Tell all NameServers everything, without waiting for the period."""
@@ -185,6 +194,19 @@ class _Contact:
             self._is_all_told = connection.lost is None
             if self._is_all_told and not self._changed:
                 self.told.set()
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """What it knows of a topic; None if nothing, or if it does not answer."""
+        if self._connection is None:
+            return None
+        try:
+            return await self._connection.request(
+                GetRouteinfoByTopic(topic=topic, accept_standard_json_only=True),
+                timeout=ROUTE_TIMEOUT,
+            )
+        except MQError as error:
+            log.info("the route of %s: %s", topic, error)
+            return None
 
     async def leave(self) -> None:
         """Say that we are gone, if anybody listens."""

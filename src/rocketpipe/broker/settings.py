@@ -9,6 +9,7 @@ from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.remoting.address import PORT_MAX, Address
+from rocketpipe.wire.bodies.groups import MessageRequestMode
 from rocketpipe.wire.bodies.route import Perm
 from rocketpipe.wire.java_text import read_integer, write_bool
 
@@ -76,6 +77,22 @@ class BrokerSettings:
     max_msgs_num_batch: int = 64  # messages that answer any query, at most
     notify_consumer_ids_changed_enable: bool = True
 
+    # POP.
+    pop_polling_size: int = 1024  # pops of a group that wait for one queue, or for any
+    max_pop_polling_size: int = 100_000  # all that wait
+    pop_from_retry_probability: int = 20  # percent of pops that look for retries first
+    enable_retry_topic_v2: bool = False  # `%RETRY%group+topic` instead of `%RETRY%group_topic`
+    retrieve_message_from_pop_retry_topic_v1: bool = True  # with V2: from the others too
+    init_pop_offset_by_check_msg_in_mem: bool = True  # a new group reads all of a young queue
+    pop_response_return_actual_retry_topic: bool = False  # retries keep the name of their topic
+    enable_pop_message_threshold: bool = False  # pop no more of a queue while too much is in flight
+    pop_inflight_message_threshold: int = 10_000  # too much: more than so many messages
+    # How groups read that ask brokers which queues are theirs, where nobody set it.
+    default_message_request_mode: MessageRequestMode = MessageRequestMode.PULL
+    default_pop_share_queue_num: int = -1  # with POP: -1 shares all queues among all members
+    server_load_balancer_enable: bool = True  # False: every member gets all queues
+    load_balance_poll_name_server_interval: float = 30.0  # for how long a route is believed
+
     transaction_timeout: float = 6.0  # a producer has so long to end what it began
     transaction_check_interval: float = 30.0
     transaction_check_max: int = 15  # a transaction that was asked about so often is given up
@@ -103,6 +120,8 @@ class BrokerSettings:
                 raise InvalidSetting(f"{name} may not be empty")
         for each in fields(self):
             value = getattr(self, each.name)
+            if each.name == "default_pop_share_queue_num":
+                continue
             if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
                 raise InvalidSetting(f"{each.name} is {value!r}: it may not be negative")
         if self.listen_port > PORT_MAX or (self.ha_listen_port or 0) > PORT_MAX:
@@ -188,6 +207,12 @@ def _read_role(text: str) -> BrokerRole:
     if text not in list(BrokerRole):
         raise ValueError(f"it must be one of {', '.join(BrokerRole)}")
     return BrokerRole(text)
+
+
+def _read_mode(text: str) -> MessageRequestMode:
+    if text not in list(MessageRequestMode):
+        raise ValueError(f"it must be one of {', '.join(MessageRequestMode)}")
+    return MessageRequestMode(text)
 
 
 def _read_flush(text: str) -> str:
@@ -283,6 +308,21 @@ _PROPERTIES: Mapping[str, _Property] = {
     "defaultQueryMaxNum": _Property("default_query_max_num", _INT),
     "maxMsgsNumBatch": _Property("max_msgs_num_batch", _INT),
     "notifyConsumerIdsChangedEnable": _Property("notify_consumer_ids_changed_enable", _BOOL),
+    "popPollingSize": _Property("pop_polling_size", _INT),
+    "maxPopPollingSize": _Property("max_pop_polling_size", _INT),
+    "popFromRetryProbability": _Property("pop_from_retry_probability", _INT),
+    "enableRetryTopicV2": _Property("enable_retry_topic_v2", _BOOL),
+    "retrieveMessageFromPopRetryTopicV1": _Property(
+        "retrieve_message_from_pop_retry_topic_v1", _BOOL
+    ),
+    "initPopOffsetByCheckMsgInMem": _Property("init_pop_offset_by_check_msg_in_mem", _BOOL),
+    "popResponseReturnActualRetryTopic": _Property("pop_response_return_actual_retry_topic", _BOOL),
+    "enablePopMessageThreshold": _Property("enable_pop_message_threshold", _BOOL),
+    "popInflightMessageThreshold": _Property("pop_inflight_message_threshold", _INT),
+    "defaultMessageRequestMode": _Property("default_message_request_mode", _Kind(_read_mode, str)),
+    "defaultPopShareQueueNum": _Property("default_pop_share_queue_num", _INT),
+    "serverLoadBalancerEnable": _Property("server_load_balancer_enable", _BOOL),
+    "loadBalancePollNameServerInterval": _Property("load_balance_poll_name_server_interval", _MS),
     "startAcceptSendRequestTimeStamp": _Property("start_accept_send_request_timestamp_ms", _INT),
     "channelExpiredTimeout": _Property("channel_expired_timeout", _MS),
     "flushConsumerOffsetInterval": _Property("flush_consumer_offset_interval", _MS),
@@ -348,6 +388,19 @@ _CHANGEABLE = frozenset(
         "accessMessageInMemoryMaxRatio",
         "defaultQueryMaxNum",
         "maxMsgsNumBatch",
+        "popPollingSize",
+        "maxPopPollingSize",
+        "popFromRetryProbability",
+        "enableRetryTopicV2",
+        "retrieveMessageFromPopRetryTopicV1",
+        "initPopOffsetByCheckMsgInMem",
+        "popResponseReturnActualRetryTopic",
+        "enablePopMessageThreshold",
+        "popInflightMessageThreshold",
+        "defaultMessageRequestMode",
+        "defaultPopShareQueueNum",
+        "serverLoadBalancerEnable",
+        "loadBalancePollNameServerInterval",
         "notifyConsumerIdsChangedEnable",
     }
 )

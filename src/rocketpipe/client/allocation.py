@@ -5,32 +5,14 @@ Java members too. Both lists come sorted: queues as `MessageQueue` sorts, client
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import md5
 
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.message import MessageQueue
-
-Allocation = Callable[[Sequence[MessageQueue], Sequence[str], str], list[MessageQueue]]
+from rocketpipe.wire.allocation import Allocation, allocate_averagely, allocate_by_circle
 
 VIRTUAL_NODES = 10  # of each member, as AllocateMessageQueueConsistentHash has by default
-
-
-def allocate_averagely(
-    queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
-) -> list[MessageQueue]:
-    """A run of neighbours each; the first members get one more (AllocateMessageQueueAveragely)."""
-    place = client_ids.index(client_id)
-    size, rest = divmod(len(queues), len(client_ids))
-    start = place * size + min(place, rest)
-    return list(queues[start : start + size + (place < rest)])
-
-
-def allocate_by_circle(
-    queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
-) -> list[MessageQueue]:
-    """One after the other, in turn (AllocateMessageQueueAveragelyByCircle)."""
-    return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
 def allocate_by_consistent_hash(

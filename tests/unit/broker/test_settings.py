@@ -6,6 +6,7 @@ from rocketpipe.broker.settings import BrokerRole, BrokerSettings
 from rocketpipe.broker.store.settings import DELAY_LEVELS, StoreSettings
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.remoting.address import Address
+from rocketpipe.wire.bodies.groups import MessageRequestMode
 from rocketpipe.wire.bodies.route import Perm
 
 # Each of RocketMQ's names with a value that is not the default, and what it becomes.
@@ -53,6 +54,29 @@ PROPERTIES = [
     ("accessMessageInMemoryMaxRatio", "30", "access_message_in_memory_max_ratio", 0.3),
     ("defaultQueryMaxNum", "2", "default_query_max_num", 2),
     ("maxMsgsNumBatch", "9", "max_msgs_num_batch", 9),
+    ("popPollingSize", "9", "pop_polling_size", 9),
+    ("maxPopPollingSize", "9", "max_pop_polling_size", 9),
+    ("popFromRetryProbability", "9", "pop_from_retry_probability", 9),
+    ("enableRetryTopicV2", "true", "enable_retry_topic_v2", True),
+    (
+        "retrieveMessageFromPopRetryTopicV1",
+        "false",
+        "retrieve_message_from_pop_retry_topic_v1",
+        False,
+    ),
+    ("initPopOffsetByCheckMsgInMem", "false", "init_pop_offset_by_check_msg_in_mem", False),
+    ("popResponseReturnActualRetryTopic", "true", "pop_response_return_actual_retry_topic", True),
+    ("enablePopMessageThreshold", "true", "enable_pop_message_threshold", True),
+    ("popInflightMessageThreshold", "9", "pop_inflight_message_threshold", 9),
+    ("defaultMessageRequestMode", "POP", "default_message_request_mode", MessageRequestMode.POP),
+    ("defaultPopShareQueueNum", "9", "default_pop_share_queue_num", 9),
+    ("serverLoadBalancerEnable", "false", "server_load_balancer_enable", False),
+    (
+        "loadBalancePollNameServerInterval",
+        "2000",
+        "load_balance_poll_name_server_interval",
+        2.0,
+    ),
     ("notifyConsumerIdsChangedEnable", "false", "notify_consumer_ids_changed_enable", False),
     ("startAcceptSendRequestTimeStamp", "9", "start_accept_send_request_timestamp_ms", 9),
     ("channelExpiredTimeout", "5000", "channel_expired_timeout", 5.0),

@@ -8,6 +8,8 @@ replies       324, 325: the second half of request-reply
 clients       34, 35: who is there
 slave_sync    21, 43, 45, 60, 201: what slaves copy besides the log
 pulling       11, 361: messages of a queue, from an offset on
+popping       200050, 200051, 200053 to 200055, 200151: messages of any queue, and their receipts
+sharing       400, 401: which queues a consumer shall read, and how
 messages      12, 33, 321: messages by key and place, entries of a queue
 offsets       14, 15, 29 to 32, 222, 314: of groups and of queues
 consumers     38, 41, 42, 46: what the members of a group ask
@@ -26,12 +28,14 @@ from rocketpipe.broker.processors import (
     groups,
     messages,
     offsets,
+    popping,
     pulling,
     recalls,
     replies,
     runtime,
     send_back,
     sending,
+    sharing,
     slave_sync,
     topics,
     transactions,
@@ -43,7 +47,7 @@ if TYPE_CHECKING:
 
 _MODULES = (
     *(sending, recalls, send_back, transactions, replies, clients, slave_sync),
-    *(pulling, messages, offsets, consumers),
+    *(pulling, popping, sharing, messages, offsets, consumers),
     *(topics, groups, callbacks, runtime),
 )
 

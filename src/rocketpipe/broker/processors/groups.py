@@ -20,6 +20,7 @@ from rocketpipe.wire.bodies.offsets import (
     QueueTimeSpan,
 )
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.pop_receipt import RETRY_MARKS, pop_retry_topic
 from rocketpipe.wire.requests.admin import (
     DeleteSubscriptiongroup,
     GetConsumerConnectionList,
@@ -107,6 +108,7 @@ class _GroupProcessor:
         header = DeleteSubscriptiongroup.from_ext_fields(request.ext_fields)
         refuse_on_slave(self._broker)
         self._groups.delete(header.group_name)
+        self._broker.pop.forget(group=header.group_name)
         if header.clean_offset:
             self._offsets.forget_group(header.group_name)
         await self._groups.saved.wait_saved()
@@ -186,7 +188,15 @@ class _GroupProcessor:
         topics = [header.topic] if header.topic else self._offsets.topics_of(header.consumer_group)
         group = self._clients.consumers.get(header.consumer_group)
         if group is not None and group.subscriptions:
-            topics = [topic for topic in topics if topic in group.subscriptions]
+            # Nobody subscribes to what comes again to a group that pops, yet it is read.
+            retries = tuple(
+                pop_retry_topic(header.consumer_group, "", kind) for kind in RETRY_MARKS
+            )
+            topics = [
+                topic
+                for topic in topics
+                if topic in group.subscriptions or topic.startswith(retries)
+            ]
         return topics
 
     def time_span(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:

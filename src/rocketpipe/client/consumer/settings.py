@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, TypeVar
 
-from rocketpipe.client.allocation import Allocation, allocation_rule
+from rocketpipe.client.allocation import allocation_rule
 from rocketpipe.client.setting_checks import require_count, require_positive, require_type
 from rocketpipe.client.settings import ClientSettings, check_group
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.wire.allocation import Allocation
 from rocketpipe.wire.bodies.heartbeat import ConsumeFromWhere, MessageModel
 
 FIRST, LAST = "first", "last"
