@@ -26,7 +26,8 @@ def cluster_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def embedded_cluster() -> Iterator[EmbeddedCluster]:
     """Our own, in this process."""
-    with EmbeddedCluster(2, settings={"transactionCheckInterval": 2000}) as cluster:
+    settings = {"transactionCheckInterval": 2000, "enablePropertyFilter": True}
+    with EmbeddedCluster(2, settings=settings) as cluster:
         yield cluster
 
 

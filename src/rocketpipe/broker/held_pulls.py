@@ -15,10 +15,13 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import cache, partial
 from typing import TypeVar
 
-from rocketpipe.broker.pull_checks import Accepts, Pull
+from rocketpipe.broker.message_filter import MessageFilter
+from rocketpipe.broker.pull_checks import Pull
 from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.codes import ResponseCode
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Refusal
@@ -35,19 +38,19 @@ WAKE_MAX = 50  # in one turn of the loop
 class HeldPull:
     """A pull with all that is needed to answer it later."""
 
-    __slots__ = ("accepts", "connection", "pull", "request", "tick")
+    __slots__ = ("connection", "filter", "pull", "request", "tick")
 
     def __init__(
         self,
         connection: Connection,
         request: RemotingCommand,
         pull: Pull,
-        accepts: Accepts | None,
+        wanted: MessageFilter,
     ) -> None:
         self.connection = connection
         self.request = request
         self.pull = pull
-        self.accepts = accepts
+        self.filter = wanted
         self.tick = 0  # when its time is up
 
 
@@ -57,9 +60,10 @@ _Held = dict[HeldPull, None]  # for its order
 class HeldPulls:
     """Pulls that wait; `resume` is called with each when it has waited enough."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, store: MessageStore) -> None:
         self.resume: Callable[[HeldPull], None] = lambda held: None
         self._settings = settings
+        self._store = store
         self._count = 0
         self._by_queue: dict[tuple[str, int], _Held] = {}
         self._by_connection: dict[Connection, _Held] = {}
@@ -89,16 +93,23 @@ class HeldPulls:
         self._set_deadline(held, min(seconds, SUSPEND_SECONDS_MAX))
 
     def arrived(
-        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, *_: int
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        tags_code: int,
+        physical_offset: int,
+        *_: int,
     ) -> None:
         """A message can be read: to be told by the store."""
         waiting = self._by_queue.get((topic, queue_id))
         if waiting is None:
             return
+        properties = cache(partial(self._store.properties_at, physical_offset))
         for held in list(waiting):
             if queue_offset < held.pull.offset:
                 continue  # on a slave that is behind
-            if held.accepts is None or held.accepts(tags_code):
+            if held.filter.wants(tags_code, properties):
                 self._wake(held)
             else:
                 self._move_deadline(held)
