@@ -14,6 +14,7 @@ topics        17, 18, 202, 215, 300, 305, 351: topics, for administrators
 groups        200, 203, 204, 207, 208, 225, 303, 328, 352: groups and clients, for administrators
 callbacks     223, 307, 309: what is asked of a broker, which asks a client
 runtime       25, 26, 28, 306, 316: the broker itself
+statistics    315, 317, 907: numbers, for administrators
 """
 
 from typing import TYPE_CHECKING
@@ -31,6 +32,7 @@ from rocketpipe.broker.processors import (
     send_back,
     sending,
     slave_sync,
+    statistics,
     topics,
     transactions,
 )
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 _MODULES = (
     *(sending, send_back, transactions, replies, clients, slave_sync),
     *(pulling, messages, offsets, consumers),
-    *(topics, groups, callbacks, runtime),
+    *(topics, groups, callbacks, runtime, statistics),
 )
 
 
