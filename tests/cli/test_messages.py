@@ -92,7 +92,7 @@ def test_consuming_begins_where_it_is_told_and_ends(program: Program) -> None:
 
 
 def test_a_filter_that_brokers_refuse_is_an_error_in_the_end(program: Program) -> None:
-    topic = new_topic(program, "cli-sql")  # the embedded cluster has no SQL92
+    topic = new_topic(program, "cli-sql")  # by default brokers have no SQL92
     program.done("send", topic, "x")
     refused = program("consume", topic, "--sql", "colour = 'red'")
     assert (refused.code, refused.output) == (1, "")

@@ -26,7 +26,11 @@ def cluster_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session")
 def embedded_cluster() -> Iterator[EmbeddedCluster]:
     """Our own, in this process."""
-    settings = {"transactionCheckInterval": 2000, "recallMessageEnable": True}
+    settings = {
+        "transactionCheckInterval": 2000,
+        "recallMessageEnable": True,
+        "enablePropertyFilter": True,
+    }
     with EmbeddedCluster(2, settings=settings) as cluster:
         yield cluster
 

@@ -117,7 +117,7 @@ class Broker:
             AtomicFile(config / "timercheck", disk=disk),
             self.clock,
         )
-        self.held_pulls = HeldPulls(settings)
+        self.held_pulls = HeldPulls(settings, self.store)
         self.queue_locks = QueueLocks(self.clock)
         self.notices = GroupNotices(settings, self.clients, self.groups)
         self.rates = Rates(self.store.stats, self.clock)

@@ -5,9 +5,13 @@ not want moves its deadline to five seconds later at most: then it is told how f
 group with a choosy filter does not seem to stand still.
 """
 
+from functools import cache, partial
+
 from rocketpipe.broker.held_requests import Held, HeldRequests
-from rocketpipe.broker.pull_checks import Accepts, Pull
+from rocketpipe.broker.message_filter import MessageFilter
+from rocketpipe.broker.pull_checks import Pull
 from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.codes import ResponseCode
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Refusal
@@ -19,26 +23,27 @@ SKIPPED_SECONDS_MAX = 5.0  # Apache looks at every held pull so often
 class HeldPull(Held):
     """A pull with all that is needed to answer it later."""
 
-    __slots__ = ("accepts", "pull")
+    __slots__ = ("filter", "pull")
 
     def __init__(
         self,
         connection: Connection,
         request: RemotingCommand,
         pull: Pull,
-        accepts: Accepts | None,
+        wanted: MessageFilter,
     ) -> None:
         super().__init__(connection, request, (pull.topic, pull.queue_id))
         self.pull = pull
-        self.accepts = accepts
+        self.filter = wanted
 
 
 class HeldPulls(HeldRequests[HeldPull]):
     """Pulls that wait, by their queue."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, store: MessageStore) -> None:
         super().__init__()
         self._settings = settings
+        self._store = store
 
     def hold(self, held: HeldPull, seconds: float) -> None:
         """Keep it for so long, or refuse to when there are too many."""
@@ -49,16 +54,23 @@ class HeldPulls(HeldRequests[HeldPull]):
         super().hold(held, seconds)
 
     def arrived(
-        self, topic: str, queue_id: int, queue_offset: int, tags_code: int, *_: int
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        tags_code: int,
+        physical_offset: int,
+        *_: int,
     ) -> None:
         """A message can be read: to be told by the store."""
         waiting = self._by_key.get((topic, queue_id))
         if waiting is None:
             return
+        properties = cache(partial(self._store.properties_at, physical_offset))
         for held in list(waiting):
             if queue_offset < held.pull.offset:
                 continue  # on a slave that is behind
-            if held.accepts is None or held.accepts(tags_code):
+            if held.filter.wants(tags_code, properties):
                 self._wake(held)
             else:
                 self._move_deadline(held, SKIPPED_SECONDS_MAX)

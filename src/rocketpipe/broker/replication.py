@@ -33,6 +33,27 @@ FRAMES_PER_TURN = 32
 Replicated = Callable[[ResponseCode], None]
 
 
+class Throughput:
+    """How many bytes go by in a second: in the last one that is over."""
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._bytes = self._rate = 0
+
+    def add(self, count: int, now: float) -> None:
+        self._turn(now)
+        self._bytes += count
+
+    def per_second(self, now: float) -> int:
+        self._turn(now)
+        return self._rate
+
+    def _turn(self, now: float) -> None:
+        elapsed = now - self._since
+        if elapsed >= 1:
+            self._rate, self._bytes, self._since = round(self._bytes / elapsed), 0, now
+
+
 class _Waiting(NamedTuple):
     """Someone who waits until slaves have the log up to an offset."""
 
@@ -143,6 +164,7 @@ class _SlaveLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._next = -1  # the offset to send from
+        self._throughput = Throughput(self._loop.time())
         self._is_paused = False
         self._unread = b""
         self._heard_at = self._sent_at = self._loop.time()
@@ -151,7 +173,8 @@ class _SlaveLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.address = str(transport.get_extra_info("peername"))
+        host, port, *_ = transport.get_extra_info("peername")
+        self.address = str(Address(host, port))
         if len(self._slaves.links) >= SLAVES_MAX:
             self.leave("there are too many slaves")
             return
@@ -176,6 +199,15 @@ class _SlaveLink(asyncio.Protocol):
         self.is_fed = False
         if self._timer is not None:
             self._timer.cancel()
+
+    @property
+    def next_offset(self) -> int:
+        """What it will be sent next."""
+        return self._next
+
+    def bytes_per_second(self) -> int:
+        """How much it was sent of late."""
+        return self._throughput.per_second(self._loop.time())
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -224,6 +256,7 @@ class _SlaveLink(asyncio.Protocol):
     def _send(self, data: bytes) -> None:
         assert self._transport is not None
         self._sent_at = self._loop.time()
+        self._throughput.add(len(data), self._sent_at)
         self._transport.write(FRAME_HEAD.pack(self._next, len(data)) + data)
 
     def _watch(self) -> None:

@@ -71,6 +71,7 @@ class BrokerSettings:
     short_polling_time: float = 1.0  # without long polling: for so long
     pull_thread_pool_queue_capacity: int = 100_000  # pulls that are held
     lite_pull_message_enable: bool = True
+    enable_property_filter: bool = False  # choose messages by SQL92
     slave_read_enable: bool = False  # send who is far behind to a slave
     access_message_in_memory_max_ratio: float = 0.4  # far: further than so much of the memory
     default_query_max_num: int = 32  # messages that answer a query by unique id
@@ -303,6 +304,7 @@ _PROPERTIES: Mapping[str, _Property] = {
     "shortPollingTimeMills": _Property("short_polling_time", _MS),
     "pullThreadPoolQueueCapacity": _Property("pull_thread_pool_queue_capacity", _INT),
     "litePullMessageEnable": _Property("lite_pull_message_enable", _BOOL),
+    "enablePropertyFilter": _Property("enable_property_filter", _BOOL),
     "slaveReadEnable": _Property("slave_read_enable", _BOOL),
     "accessMessageInMemoryMaxRatio": _Property("access_message_in_memory_max_ratio", _number(100)),
     "defaultQueryMaxNum": _Property("default_query_max_num", _INT),
@@ -384,6 +386,7 @@ _CHANGEABLE = frozenset(
         "shortPollingTimeMills",
         "pullThreadPoolQueueCapacity",
         "litePullMessageEnable",
+        "enablePropertyFilter",
         "slaveReadEnable",
         "accessMessageInMemoryMaxRatio",
         "defaultQueryMaxNum",

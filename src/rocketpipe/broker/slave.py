@@ -7,7 +7,7 @@ from rocketpipe.broker.delays import DelayedMessages
 from rocketpipe.broker.groups import SubscriptionGroups
 from rocketpipe.broker.offsets import ConsumerOffsets
 from rocketpipe.broker.registration import Registration
-from rocketpipe.broker.replication import FRAME_HEAD, REPORT
+from rocketpipe.broker.replication import FRAME_HEAD, REPORT, Throughput
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.timers import TimedMessages
@@ -57,15 +57,16 @@ class SlaveSync:
         self._timers = timers
         self._registration = registration
         self._network = network
+        self.master_ha: Address | None = None
+        self.link: _MasterLink | None = None  # while there is one
         self._master: Address | None = None
-        self._master_ha: Address | None = None
         self._wake = asyncio.Event()
         registration.on_master.append(self._take_master)
 
     def _take_master(self, reply: RegisterBrokerReply) -> None:
         try:
             self._master = Address.parse(reply.master_addr) if reply.master_addr else None
-            self._master_ha = Address.parse(reply.ha_server_addr) if reply.ha_server_addr else None
+            self.master_ha = Address.parse(reply.ha_server_addr) if reply.ha_server_addr else None
         except InvalidSetting as error:
             log.warning("a NameServer's idea of our master: %s", error)
 
@@ -73,8 +74,8 @@ class SlaveSync:
 
     async def copy_log_forever(self) -> None:
         while True:
-            if self._master_ha is not None:
-                await self._copy_log(self._master_ha)
+            if self.master_ha is not None:
+                await self._copy_log(self.master_ha)
             await asyncio.sleep(RECONNECT_DELAY)
             self._registration.register_soon()  # whose answer says where our master is by now
 
@@ -89,9 +90,11 @@ class SlaveSync:
             return
         log.info("copying the log of %s from %d", master, self._store.max_physical_offset)
         self._wake.set()
+        self.link = link
         try:
             await link.ended
         finally:
+            self.link = None
             link.end("we are done")
 
     # The tables.
@@ -155,8 +158,13 @@ class _MasterLink(asyncio.Protocol):
         self.ended = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._unread = bytearray()
-        self._heard_at = self._reported_at = self._loop.time()
+        self.heard_at = self.reported_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._throughput = Throughput(self._loop.time())
+
+    def bytes_per_second(self) -> int:
+        """How much came of late."""
+        return self._throughput.per_second(self._loop.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -177,7 +185,8 @@ class _MasterLink(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
+        self.heard_at = self._loop.time()
+        self._throughput.add(len(data), self.heard_at)
         self._unread += data
         before = self._store.max_physical_offset
         try:
@@ -207,15 +216,15 @@ class _MasterLink(asyncio.Protocol):
 
     def _report(self) -> None:
         assert self._transport is not None
-        self._reported_at = self._loop.time()
+        self.reported_at = self._loop.time()
         self._transport.write(REPORT.pack(self._store.max_physical_offset))
 
     def _watch(self) -> None:
         now = self._loop.time()
         settings = self._settings
-        if now - self._heard_at >= settings.ha_housekeeping_interval:
+        if now - self.heard_at >= settings.ha_housekeeping_interval:
             self.end(f"nothing heard for {settings.ha_housekeeping_interval:.3g} s")
             return
-        if now - self._reported_at >= settings.ha_send_heartbeat_interval:
+        if now - self.reported_at >= settings.ha_send_heartbeat_interval:
             self._report()
         self._timer = self._loop.call_later(settings.ha_send_heartbeat_interval / 2, self._watch)

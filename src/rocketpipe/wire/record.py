@@ -235,6 +235,12 @@ def split_record(buffer: Buffer, offset: int = 0) -> RecordParts:
     )
 
 
+def record_properties(record: Buffer) -> dict[str, str]:
+    """The properties of one record, and nothing else of it."""
+    start = split_record(record).properties_start
+    return decode_properties(str(record[start:], "utf-8", "replace"))
+
+
 def decode_records(
     body: Buffer,
     *,

@@ -50,6 +50,7 @@ PROPERTIES = [
     ("shortPollingTimeMills", "500", "short_polling_time", 0.5),
     ("pullThreadPoolQueueCapacity", "2", "pull_thread_pool_queue_capacity", 2),
     ("litePullMessageEnable", "false", "lite_pull_message_enable", False),
+    ("enablePropertyFilter", "true", "enable_property_filter", True),
     ("slaveReadEnable", "true", "slave_read_enable", True),
     ("accessMessageInMemoryMaxRatio", "30", "access_message_in_memory_max_ratio", 0.3),
     ("defaultQueryMaxNum", "2", "default_query_max_num", 2),

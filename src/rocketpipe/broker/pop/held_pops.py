@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Hashable
+from functools import cache, partial
 
 from rocketpipe.broker.held_requests import Held, HeldRequests
-from rocketpipe.broker.pull_checks import Accepts
+from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.frame import RemotingCommand
 
@@ -24,7 +26,7 @@ ANY_QUEUE = -1
 class HeldPop(Held):
     """One that waits: `woken` is done when there may be something, or its time is up."""
 
-    __slots__ = ("accepts", "group", "queue_id", "topic", "woken")
+    __slots__ = ("filter", "group", "queue_id", "topic", "woken")
 
     def __init__(
         self,
@@ -33,23 +35,24 @@ class HeldPop(Held):
         topic: str,
         group: str,
         queue_id: int,
-        accepts: Accepts | None,
+        wanted: MessageFilter,
     ) -> None:
         super().__init__(connection, request, (topic, group, queue_id))
         self.topic = topic
         self.group = group
         self.queue_id = queue_id
-        self.accepts = accepts
+        self.filter = wanted
         self.woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
 
 class HeldPops(HeldRequests[HeldPop]):
     """Those that wait, by topic, group and queue."""
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, store: MessageStore) -> None:
         super().__init__()
         self.resume = _end_waiting
         self._settings = settings
+        self._store = store
         # Which queues are waited for, and how often, by topic and group.
         self._waited: dict[str, dict[str, Counter[int]]] = {}
 
@@ -70,15 +73,18 @@ class HeldPops(HeldRequests[HeldPop]):
         groups = self._waited.setdefault(held.topic, {})
         groups.setdefault(held.group, Counter())[held.queue_id] += 1
 
-    def arrived(self, topic: str, queue_id: int, _: int, tags_code: int, *__: int) -> None:
+    def arrived(
+        self, topic: str, queue_id: int, _: int, tags_code: int, physical_offset: int, *__: int
+    ) -> None:
         """A message can be read: to be told by the store."""
         groups = self._waited.get(topic)
         if groups is None:
             return
+        properties = cache(partial(self._store.properties_at, physical_offset))
         for group in list(groups):
             for key in ((topic, group, ANY_QUEUE), (topic, group, queue_id)):
                 held = self._first(key)
-                if held is not None and (held.accepts is None or held.accepts(tags_code)):
+                if held is not None and held.filter.wants(tags_code, properties):
                     self._wake(held)
 
     def wake_one(self, topic: str, group: str, queue_id: int) -> None:

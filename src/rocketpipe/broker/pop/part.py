@@ -48,8 +48,8 @@ class PopPart:
         self.modes = RequestModes(settings, file("messageRequestMode.json"))
         self.pops = Pops(settings, store, topics, offsets, self.log, self.ordered, clock, dice)
         self.reviver = Reviver(settings, store, puts, topics, offsets, self.log, clock)
-        self.held = HeldPops(settings)
-        self.held_questions = HeldPops(settings)
+        self.held = HeldPops(settings, store)
+        self.held_questions = HeldPops(settings, store)
         self.log.on_added = self.reviver.may_be_due
         self.reviver.on_revived = self.wake_for_retries
         self.ordered.on_free = self.wake_for_queue

@@ -7,6 +7,7 @@ from dataclasses import replace
 from struct import Struct
 from typing import NamedTuple
 
+from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.offsets import ConsumerOffsets
 from rocketpipe.broker.page_cache import is_in_memory
 from rocketpipe.broker.pop.checkpoints import Checkpoint, Key, QueueOf
@@ -14,7 +15,6 @@ from rocketpipe.broker.pop.held_pops import ANY_QUEUE
 from rocketpipe.broker.pop.offsets import PopOffsets
 from rocketpipe.broker.pop.ordered import OrderedPops, Unknown
 from rocketpipe.broker.pop.revive_log import Popped, ReviveLog
-from rocketpipe.broker.pull_checks import Accepts
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.store.values import PutResult, QueueRead, ReadStatus
@@ -103,13 +103,13 @@ class Pops:
 
     # Giving away.
 
-    async def pop(self, wanted: PopMessage, accepts: Accepts | None) -> Answer:
+    async def pop(self, wanted: PopMessage, message_filter: MessageFilter) -> Answer:
         """Messages and what names them; the messages are safe with whoever gets them."""
         settings = self._settings
         bytes_max = settings.max_transfer_bytes_on_message_in_memory
         pop = _Pop(wanted, bytes_max, self._clock.wall_ms())
         for queue in self._queues(wanted):
-            self._pop_queue(pop, queue, accepts)
+            self._pop_queue(pop, queue, message_filter)
         if not pop.is_ordered:
             await self._remember(pop)
         header = PopMessageReply(
@@ -171,7 +171,7 @@ class Pops:
             if name in self._topics.table:
                 yield from self._own_queues(group, name, ANY_QUEUE)
 
-    def _pop_queue(self, pop: _Pop, queue: QueueOf, accepts: Accepts | None) -> None:
+    def _pop_queue(self, pop: _Pop, queue: QueueOf, message_filter: MessageFilter) -> None:
         wanted = pop.wanted
         if self._committed.take_reset(*queue) is not None:
             self.offsets.reset(queue)
@@ -184,11 +184,11 @@ class Pops:
         if pop.count_left <= 0 or pop.bytes_left <= 0:
             pop.rest += max(0, self._store.max_offset(queue.topic, queue.queue_id) - start)
             return
-        read = self._read(pop, queue, start, accepts)
+        read = self._read(pop, queue, start, message_filter)
         if read.status in _OUT_OF_QUEUE:
             self._go_on(pop, queue, start, read.next_offset)
             start = read.next_offset
-            read = self._read(pop, queue, start, accepts)
+            read = self._read(pop, queue, start, message_filter)
         pop.rest += max(0, read.max_offset - read.next_offset)
         if read.status is ReadStatus.FOUND:
             offsets = list(_queue_offsets(read))
@@ -226,14 +226,17 @@ class Pops:
             and self._log.checkpoints.in_flight(queue) > settings.pop_inflight_message_threshold
         )
 
-    def _read(self, pop: _Pop, queue: QueueOf, start: int, accepts: Accepts | None) -> QueueRead:
+    def _read(
+        self, pop: _Pop, queue: QueueOf, start: int, message_filter: MessageFilter
+    ) -> QueueRead:
         return self._store.read(
             queue.topic,
             queue.queue_id,
             start,
             count_max=pop.count_left,
             bytes_max=pop.bytes_left,
-            accepts=accepts,
+            accepts=message_filter.accepts,
+            matches=message_filter.matches,
         )
 
     def _go_on(self, pop: _Pop, queue: QueueOf, start: int, next_offset: int) -> None:

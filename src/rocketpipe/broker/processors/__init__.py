@@ -17,6 +17,7 @@ topics        17, 18, 202, 215, 300, 305, 351: topics, for administrators
 groups        200, 203, 204, 207, 208, 225, 303, 328, 352: groups and clients, for administrators
 callbacks     223, 307, 309: what is asked of a broker, which asks a client
 runtime       25, 26, 28, 306, 316: the broker itself
+statistics    315, 317, 907: numbers, for administrators
 """
 
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ from rocketpipe.broker.processors import (
     sending,
     sharing,
     slave_sync,
+    statistics,
     topics,
     transactions,
 )
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
 _MODULES = (
     *(sending, recalls, send_back, transactions, replies, clients, slave_sync),
     *(pulling, popping, sharing, messages, offsets, consumers),
-    *(topics, groups, callbacks, runtime),
+    *(topics, groups, callbacks, runtime, statistics),
 )
 
 

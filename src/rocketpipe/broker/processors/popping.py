@@ -5,10 +5,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rocketpipe.broker.checks import FAQ
+from rocketpipe.broker.message_filter import (
+    EVERYTHING,
+    MessageFilter,
+    is_tag_type,
+    requested_filter,
+    unparsable_filter,
+    unsupported_filter,
+)
 from rocketpipe.broker.pop.checkpoints import Key, QueueOf
 from rocketpipe.broker.pop.held_pops import HeldPop, HeldPops
-from rocketpipe.broker.pull_checks import Accepts, accepts_of_expression
 from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import InvalidSetting
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler, Refusal
 from rocketpipe.wire.bodies.pop import BatchAck, BatchAckRequest
@@ -79,8 +87,8 @@ class _PopProcessor:
                     ResponseCode.INVALID_PARAMETER,
                     f"the broker[{self._settings.host}] pop message's num is greater than 32",
                 )
-            accepts = self._admit(wanted, connection)
-            answer = await self._pops.pop(wanted, accepts)
+            message_filter = self._admit(wanted, connection)
+            answer = await self._pops.pop(wanted, message_filter)
             group, topic, queue_id = wanted.consumer_group, wanted.topic, wanted.queue_id
             if answer.records:
                 self._rates.read(group, topic, answer.messages)
@@ -88,7 +96,7 @@ class _PopProcessor:
                     self._part.held.wake_one(topic, group, queue_id)
                 fields = answer.header.to_ext_fields()
                 return request.answer(ResponseCode.SUCCESS, "FOUND", fields, answer.records)
-            held = HeldPop(connection, request, topic, group, queue_id, accepts)
+            held = HeldPop(connection, request, topic, group, queue_id, message_filter)
             code = self._may_hold(self._part.held, held, wanted)
             if code is not None:
                 fields = answer.header.to_ext_fields()
@@ -118,7 +126,7 @@ class _PopProcessor:
                 is_ordered=bool(wanted.order),
                 attempt_id=wanted.attempt_id,
             )
-            held = HeldPop(connection, request, topic, group, queue_id, None)
+            held = HeldPop(connection, request, topic, group, queue_id, EVERYTHING)
             code = self._may_hold(self._part.held_questions, held, wanted)
             if has_messages or code is not None:
                 is_full = not has_messages and code == ResponseCode.POLLING_FULL
@@ -148,7 +156,7 @@ class _PopProcessor:
 
     def _admit(
         self, wanted: PopMessage | Notification | PollingInfo, connection: Connection
-    ) -> Accepts | None:
+    ) -> MessageFilter:
         """What it wants, or a Refusal (PopMessageProcessor.processRequest)."""
         topic = self._topic(wanted.topic)
         if Perm.READ not in topic.perm:
@@ -172,8 +180,13 @@ class _PopProcessor:
                 f"subscription group no permission, {wanted.consumer_group}",
             )
         if isinstance(wanted, PopMessage) and wanted.exp:
-            return accepts_of_expression(wanted.exp, wanted.exp_type)
-        return None
+            if not (is_tag_type(wanted.exp_type) or self._settings.enable_property_filter):
+                raise unsupported_filter(wanted.exp_type)
+            try:
+                return requested_filter(wanted.exp, wanted.exp_type)
+            except InvalidSetting as error:
+                raise unparsable_filter() from error
+        return EVERYTHING
 
     def _topic(self, name: str) -> TopicConfig:
         topic = self._topics.table.get(name)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -42,7 +42,7 @@ from rocketpipe.clock import Clock
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
 from rocketpipe.wire.batch import split_batch
 from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
-from rocketpipe.wire.record import pack_records
+from rocketpipe.wire.record import pack_records, record_properties
 
 _log = logging.getLogger(__name__)
 
@@ -355,8 +355,10 @@ class MessageStore:
         count_max: int,
         bytes_max: int,
         accepts: Callable[[int], bool] | None = None,
+        matches: Callable[[Mapping[str, str]], bool] | None = None,
     ) -> QueueRead:
-        """The records of a queue from an offset on; `accepts` chooses by tags code.
+        """The records of a queue from an offset on; `accepts` chooses by tags code, or `matches`
+        by properties.
 
         At least one is given if there is one, however large. Bounded also in what it skips, so
         NO_MATCHED_MESSAGE does not mean that nothing else would match: read on at next_offset.
@@ -365,7 +367,13 @@ class MessageStore:
         if queue is None:
             return QueueRead(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         found = read_queue(
-            self._log, queue, offset, count_max=count_max, bytes_max=bytes_max, accepts=accepts
+            self._log,
+            queue,
+            offset,
+            count_max=count_max,
+            bytes_max=bytes_max,
+            accepts=accepts,
+            matches=matches,
         )
         stats = self.stats
         if found.sizes:
@@ -379,6 +387,11 @@ class MessageStore:
     def record_at(self, physical_offset: int) -> bytes | None:
         """The record that starts there; None where none does."""
         return record_at(self._log, physical_offset)
+
+    def properties_at(self, physical_offset: int) -> dict[str, str] | None:
+        """The properties of the record that starts there; None where none does."""
+        record = record_at(self._log, physical_offset)
+        return None if record is None else record_properties(record)
 
     def query(
         self, topic: str, key: str, *, count_max: int, begin_ms: int = 0, end_ms: int = 1 << 62
