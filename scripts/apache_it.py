@@ -36,9 +36,6 @@ CLASS_SECONDS_MAX = 180
 # What the list has and our brokers do not pass yet, and why.
 NOT_YET = {
     "client.consumer.filter.SqlFilterIT": "SQL92 filters",
-    "tls.TlsIT": "TLS",
-    "tls.TlsMixIT": "TLS",
-    "tls.TlsMix2IT": "TLS; it passes where nothing can be sent, too",
 }
 
 

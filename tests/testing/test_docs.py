@@ -8,6 +8,7 @@ import pytest
 
 from rocketpipe.broker.faults import FaultControl
 from rocketpipe.cli import main
+from rocketpipe.remoting.tls_properties import NAMES
 from rocketpipe.testing import EmbeddedCluster
 
 DOCS = (Path(__file__).parents[2] / "docs" / "embedded-cluster.md").read_text()
@@ -43,3 +44,8 @@ def test_every_option_of_serve_is_told(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_example_runs() -> None:
     example = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)[0]
     exec(compile(example, "docs/embedded-cluster.md", "exec"), {})
+
+
+def test_every_setting_of_tls_is_told() -> None:
+    names = set(re.findall(r"`(tls\.[\w.]+)`", section("TLS")))
+    assert names == NAMES

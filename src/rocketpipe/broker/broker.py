@@ -40,6 +40,7 @@ from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code
 from rocketpipe.remoting.network import AsyncioNetwork, Network
 from rocketpipe.remoting.server import Server
+from rocketpipe.remoting.tls import ServerTls
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.message_id import UniqueIdGenerator
 
@@ -67,12 +68,14 @@ class Broker:
         clock: Clock | None = None,
         dice: random.Random | None = None,
         faults: Faults | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         # A copy, which all parts share: some settings can be changed while we run.
         self.settings = settings = replace(settings)
         self.clock = clock or SystemClock()
         self.network = network or AsyncioNetwork()
         self.dice = dice or random.Random()
+        self._tls = tls or ServerTls()
         self.faults = faults if faults is not None else Faults(self.clock.monotonic)
         self._fault_layer = FaultLayer(self.faults, self.dice)
         disk = FillableDisk(disk or RealDisk(), self.faults)
@@ -89,7 +92,7 @@ class Broker:
         )
         self.clients = Clients(clients_max=settings.clients_max)
         self.checks = SendChecks(settings, self.topics, self.clock)
-        self.slaves = Slaves(settings, self.store, self.network)
+        self.slaves = Slaves(settings, self.store, self.network, tls=self._tls)
         self.slaves.are_detached = lambda: self.faults.is_now(FaultKind.DETACH_SLAVES)
         self.puts = Puts(settings, self.store, self.slaves)
         self.flow_control = FlowControl(settings, self.store, self.clock)
@@ -195,7 +198,11 @@ class Broker:
         for tries_left in reversed(range(PORT_TRIES_MAX if port == 0 else 1)):
             main, vip = self._servers = [
                 Server(
-                    self.network, handle, on_lost=self._lost, holds_answer=self._fault_layer.holds
+                    self.network,
+                    handle,
+                    on_lost=self._lost,
+                    holds_answer=self._fault_layer.holds,
+                    tls=self._tls,
                 )
                 for handle in (self._handle, self._handle_vip)
             ]
@@ -245,6 +252,7 @@ class Broker:
             self.network,
             broker_address=address,
             ha_address=self.ha_address,
+            tls=self._tls.client,
         )
         self.slave_sync = SlaveSync(
             settings,
@@ -255,6 +263,7 @@ class Broker:
             self.delays,
             self.registration,
             self.network,
+            tls=self._tls.client,
         )
         handlers = all_handlers(self)
         if settings.faults_enable:

@@ -15,6 +15,7 @@ from rocketpipe.errors import InvalidSetting, MQError, StoreError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import Network
+from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.requests.admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
@@ -44,6 +45,8 @@ class SlaveSync:
         delays: DelayedMessages,
         registration: Registration,
         network: Network,
+        *,
+        tls: TlsSettings | None = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -53,6 +56,7 @@ class SlaveSync:
         self._delays = delays
         self._registration = registration
         self._network = network
+        self._tls = tls
         self._master: Address | None = None
         self._master_ha: Address | None = None
         self._wake = asyncio.Event()
@@ -78,7 +82,10 @@ class SlaveSync:
         """Copy until the connection ends."""
         try:
             link = await self._network.connect(
-                master, lambda: _MasterLink(self._settings, self._store), timeout=CONNECT_TIMEOUT
+                master,
+                lambda: _MasterLink(self._settings, self._store),
+                timeout=CONNECT_TIMEOUT,
+                tls=client_context(self._tls) if self._tls is not None else None,
             )
         except MQError as error:
             log.info("the master's log: %s", error)
@@ -113,7 +120,9 @@ class SlaveSync:
 
     async def _copy_tables(self, master: Address) -> None:
         try:
-            connection = await connect(self._network, master, timeout=CONNECT_TIMEOUT)
+            connection = await connect(
+                self._network, master, timeout=CONNECT_TIMEOUT, tls=self._tls
+            )
         except MQError as error:
             log.info("the master's tables: %s", error)
             return
