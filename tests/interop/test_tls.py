@@ -17,7 +17,7 @@ from tests.apache import programs
 from tests.apache.cluster import ApacheCluster
 from tests.apache.require import require
 from tests.certificates import Certificates
-from tests.interop.clusters import JAVA, Cluster, Reader, new_topic
+from tests.interop.clusters import JAVA, Reader, new_topic
 from tests.interop.conftest import EMBEDDED
 
 TIMEOUT = 10.0
@@ -160,26 +160,31 @@ def test_a_producer_says_whom_it_does_not_trust(tls_cluster: tuple[str, str]) ->
     asyncio.run(main())
 
 
-def test_javas_clients_are_served_over_tls_and_plain_on_one_port(cluster: Cluster) -> None:
-    """Without any files: servers show certificates of their own making."""
-    require(cluster.version)
+@pytest.mark.apache
+@pytest.mark.slow
+def test_javas_clients_are_served_over_tls_and_plain_on_one_port(
+    embedded_cluster: EmbeddedCluster,
+) -> None:
+    """Without any files: our servers show certificates of their own making."""
+    version = embedded_cluster.version
+    require(version)
     topic = new_topic("tls-java")
     for tls_enable in ("true", "false"):
         sent = programs.java_program(
-            cluster.version,
+            version,
             JAVA / "Produce.java",
             [topic, "key"],
-            namesrv=cluster.namesrv,
+            namesrv=embedded_cluster.namesrv,
             jvm_properties={"tls.enable": tls_enable},
             timeout=120,
         )
         assert sent.exit_code == 0, sent.output
         assert sent.output.count("sent\t") == 4
     read = programs.java_program(
-        cluster.version,
+        version,
         JAVA / "Consume.java",
         [topic, "8"],
-        namesrv=cluster.namesrv,
+        namesrv=embedded_cluster.namesrv,
         jvm_properties={"tls.enable": "true"},
         timeout=120,
     )
