@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketpipe.broker.access.rules_file import read_rules
 from rocketpipe.broker.faults import FaultControl
+from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.cli import main
 from rocketpipe.remoting.tls_properties import NAMES
 from rocketpipe.testing import EmbeddedCluster
@@ -49,3 +51,16 @@ def test_the_example_runs() -> None:
 def test_every_setting_of_tls_is_told() -> None:
     names = set(re.findall(r"`(tls\.[\w.]+)`", section("TLS")))
     assert names == NAMES
+
+
+def test_every_setting_of_access_is_told_and_the_file_shown_can_be_read(tmp_path: Path) -> None:
+    text = section("Who may ask what: ACL")
+    words = ("acl", "authentication", "authorization")
+    known = {name for name in BrokerSettings().to_properties() if name.startswith(words)}
+    assert first_column(text) == {"aclFile", *known}
+    file = tmp_path / "acl.toml"
+    file.write_text(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[0])
+    rules = read_rules(file)
+    assert rules.inner_client is not None
+    assert rules.plain.accounts
+    assert rules.auth.entries

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+from rocketpipe.broker.access.guard import AccessGuard
 from rocketpipe.broker.checks import SendChecks
 from rocketpipe.broker.clients import Clients
 from rocketpipe.broker.delays import DelayedMessages
@@ -106,6 +107,7 @@ class Broker:
         self.held_pulls = HeldPulls(settings)
         self.queue_locks = QueueLocks(self.clock)
         self.notices = GroupNotices(settings, self.clients, self.groups)
+        self.access = AccessGuard(settings)
         self.rates = Rates(self.store.stats, self.clock)
         self._tables = (self.topics, self.groups, self.offsets, self.delays)
         # Known when it listens.
@@ -126,6 +128,7 @@ class Broker:
         settings = self.settings
         loop = asyncio.get_running_loop()
         self.faults.on_changed = lambda: loop.call_soon_threadsafe(self._faults_changed)
+        self.access.load()
         await self.store.open(is_copy=settings.is_slave)
         try:
             self.topics.load()
@@ -141,6 +144,8 @@ class Broker:
             raise
         works: list[Callable[[], Awaitable[None]]]
         works = [self._forget_silent_clients, self._save_offsets, self._sample_rates]
+        if self.access.is_on:
+            works.append(self.access.reload_forever)
         if settings.is_slave:
             works += [self.slave_sync.copy_log_forever, self.slave_sync.copy_tables_forever]
         else:
@@ -264,13 +269,16 @@ class Broker:
             self.registration,
             self.network,
             tls=self._tls.client,
+            credentials=lambda: self.access.inner_client,
         )
         handlers = all_handlers(self)
         if settings.faults_enable:
             handlers[CONTROL_FAULTS] = self._fault_layer.control
         on_vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
-        self._dispatch = self._fault_layer.around(dispatch_by_code(handlers))
-        self._dispatch_vip = self._fault_layer.around(dispatch_by_code(on_vip))
+        self._dispatch, self._dispatch_vip = (
+            self._fault_layer.around(self.access.around(dispatch_by_code(each)))
+            for each in (handlers, on_vip)
+        )
 
     def _faults_changed(self) -> None:
         self._fault_layer.changed()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from rocketpipe.broker.delays import DelayedMessages
 from rocketpipe.broker.groups import SubscriptionGroups
@@ -23,6 +24,7 @@ from rocketpipe.wire.requests.admin import (
     GetAllTopicConfig,
 )
 from rocketpipe.wire.requests.nameserver import RegisterBrokerReply
+from rocketpipe.wire.signature import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,7 @@ class SlaveSync:
         network: Network,
         *,
         tls: TlsSettings | None = None,
+        credentials: Callable[[], Credentials | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -57,6 +60,7 @@ class SlaveSync:
         self._registration = registration
         self._network = network
         self._tls = tls
+        self._credentials = credentials  # as whom we ask, where the master checks
         self._master: Address | None = None
         self._master_ha: Address | None = None
         self._wake = asyncio.Event()
@@ -121,7 +125,11 @@ class SlaveSync:
     async def _copy_tables(self, master: Address) -> None:
         try:
             connection = await connect(
-                self._network, master, timeout=CONNECT_TIMEOUT, tls=self._tls
+                self._network,
+                master,
+                timeout=CONNECT_TIMEOUT,
+                tls=self._tls,
+                credentials=self._credentials(),
             )
         except MQError as error:
             log.info("the master's tables: %s", error)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.lazy_dataclass import dataclass
-from rocketpipe.remoting.self_signed import load_self_signed
 
 
 class TlsMode(StrEnum):
@@ -99,6 +98,9 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     }[settings.client_auth]
     _load_files(context, settings)
     if settings.cert_file is None:
+        # Late: only a server without a certificate needs it.
+        from rocketpipe.remoting.self_signed import load_self_signed
+
         load_self_signed(context)
     return context
 

@@ -56,7 +56,7 @@ def test_every_property_has_its_setting() -> None:
         cert_file="client.pem",
         key_file="client.key",
         key_password="sesame-2",
-        ca_file="other-ca.pem",
+        ca_file="ca-2.pem",
     )
     assert "sesame-1" not in repr(tls)
     assert "sesame-2" not in repr(tls)
