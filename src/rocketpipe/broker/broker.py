@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+from rocketpipe.broker.access.guard import AccessGuard
 from rocketpipe.broker.checks import SendChecks
 from rocketpipe.broker.clients import Clients
 from rocketpipe.broker.delays import DelayedMessages
@@ -42,6 +43,7 @@ from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code
 from rocketpipe.remoting.network import AsyncioNetwork, Network
 from rocketpipe.remoting.server import Server
+from rocketpipe.remoting.tls import ServerTls
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.message_id import UniqueIdGenerator
 
@@ -77,12 +79,14 @@ class Broker:
         clock: Clock | None = None,
         dice: random.Random | None = None,
         faults: Faults | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         # A copy, which all parts share: some settings can be changed while we run.
         self.settings = settings = replace(settings)
         self.clock = clock or SystemClock()
         self.network = network or AsyncioNetwork()
         self.dice = dice or random.Random()
+        self._tls = tls or ServerTls()
         self.faults = faults if faults is not None else Faults(self.clock.monotonic)
         self._fault_layer = FaultLayer(self.faults, self.dice)
         disk = FillableDisk(disk or RealDisk(), self.faults)
@@ -99,7 +103,7 @@ class Broker:
         )
         self.clients = Clients(clients_max=settings.clients_max)
         self.checks = SendChecks(settings, self.topics, self.clock)
-        self.slaves = Slaves(settings, self.store, self.network)
+        self.slaves = Slaves(settings, self.store, self.network, tls=self._tls)
         self.slaves.are_detached = lambda: self.faults.is_now(FaultKind.DETACH_SLAVES)
         self.puts = Puts(settings, self.store, self.slaves, self.clock)
         self.flow_control = FlowControl(settings, self.store, self.clock)
@@ -120,6 +124,7 @@ class Broker:
         self.held_pulls = HeldPulls(settings, self.store)
         self.queue_locks = QueueLocks(self.clock)
         self.notices = GroupNotices(settings, self.clients, self.groups)
+        self.access = AccessGuard(settings)
         self.rates = Rates(self.store.stats, self.clock)
         self.pop = PopPart(
             settings,
@@ -152,6 +157,7 @@ class Broker:
         settings = self.settings
         loop = asyncio.get_running_loop()
         self.faults.on_changed = lambda: loop.call_soon_threadsafe(self._faults_changed)
+        self.access.load()
         await self.store.open(is_copy=settings.is_slave)
         try:
             self.topics.load()
@@ -168,6 +174,8 @@ class Broker:
             raise
         works: list[Callable[[], Awaitable[None]]]
         works = [self._forget_silent_clients, self._save_offsets, self._sample_rates]
+        if self.access.is_on:
+            works.append(self.access.reload_forever)
         if settings.is_slave:
             works += [self.slave_sync.copy_log_forever, self.slave_sync.copy_tables_forever]
         else:
@@ -231,7 +239,11 @@ class Broker:
         for tries_left in reversed(range(PORT_TRIES_MAX if port == 0 else 1)):
             main, vip = self._servers = [
                 Server(
-                    self.network, handle, on_lost=self._lost, holds_answer=self._fault_layer.holds
+                    self.network,
+                    handle,
+                    on_lost=self._lost,
+                    holds_answer=self._fault_layer.holds,
+                    tls=self._tls,
                 )
                 for handle in (self._handle, self._handle_vip)
             ]
@@ -283,6 +295,7 @@ class Broker:
             self.network,
             broker_address=address,
             ha_address=self.ha_address,
+            tls=self._tls.client,
         )
         self.slave_sync = SlaveSync(
             settings,
@@ -294,13 +307,17 @@ class Broker:
             self.timers,
             self.registration,
             self.network,
+            tls=self._tls.client,
+            credentials=lambda: self.access.inner_client,
         )
         handlers = all_handlers(self)
         if settings.faults_enable:
             handlers[CONTROL_FAULTS] = self._fault_layer.control
         on_vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
-        self._dispatch = self._fault_layer.around(dispatch_by_code(handlers))
-        self._dispatch_vip = self._fault_layer.around(dispatch_by_code(on_vip))
+        self._dispatch, self._dispatch_vip = (
+            self._fault_layer.around(self.access.around(dispatch_by_code(each)))
+            for each in (handlers, on_vip)
+        )
 
     def _faults_changed(self) -> None:
         self._fault_layer.changed()

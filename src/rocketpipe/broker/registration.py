@@ -12,6 +12,7 @@ from rocketpipe.errors import MalformedData, MQError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.network import Network
+from rocketpipe.remoting.tls import TlsSettings
 from rocketpipe.wire.bodies.route import KVTable, Perm, TopicRouteData
 from rocketpipe.wire.bodies.topics import RegisterBrokerBody, TopicConfig
 from rocketpipe.wire.requests.nameserver import (
@@ -40,6 +41,7 @@ class Registration:
         *,
         broker_address: Address,
         ha_address: Address,
+        tls: TlsSettings | None = None,
     ) -> None:
         # Told what a NameServer knows of our master; only a slave is told.
         self.on_master: list[Callable[[RegisterBrokerReply], None]] = []
@@ -53,7 +55,9 @@ class Registration:
             broker_id=settings.broker_id,
             enable_acting_master=False,
         )
-        self._contacts = [_Contact(self, address, network, header) for address in settings.namesrv]
+        self._contacts = [
+            _Contact(self, address, network, header, tls) for address in settings.namesrv
+        ]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -136,12 +140,18 @@ class _Contact:
     """One NameServer, told one thing after another."""
 
     def __init__(
-        self, owner: Registration, address: Address, network: Network, header: RegisterBroker
+        self,
+        owner: Registration,
+        address: Address,
+        network: Network,
+        header: RegisterBroker,
+        tls: TlsSettings | None,
     ) -> None:
         self._owner = owner
         self._address = address
         self._network = network
         self._header = header
+        self._tls = tls
         self._connection: Connection | None = None
         self._changed: dict[str, None] = {}  # topics it has not been told of; a dict for its order
         self._is_all_told = False
@@ -235,7 +245,11 @@ class _Contact:
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.lost is not None:
             self._connection = await connect(
-                self._network, self._address, timeout=CONNECT_TIMEOUT, on_lost=self._lost
+                self._network,
+                self._address,
+                timeout=CONNECT_TIMEOUT,
+                on_lost=self._lost,
+                tls=self._tls,
             )
         return self._connection
 

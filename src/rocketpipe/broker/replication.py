@@ -21,6 +21,7 @@ from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.codes import ResponseCode
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.network import Listener, Network
+from rocketpipe.remoting.tls import ServerTls, server_context
 
 log = logging.getLogger(__name__)
 
@@ -65,11 +66,19 @@ class _Waiting(NamedTuple):
 class Slaves:
     """The slaves of a master: feeds them, and knows what they have."""
 
-    def __init__(self, settings: BrokerSettings, store: MessageStore, network: Network) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: MessageStore,
+        network: Network,
+        *,
+        tls: ServerTls | None = None,
+    ) -> None:
         self.links: dict[_SlaveLink, None] = {}  # a dict for its order
         self._settings = settings
         self._store = store
         self._network = network
+        self._tls = tls or ServerTls()
         self.are_detached: Callable[[], bool] = lambda: False  # for now, on purpose
         self._needed = settings.in_sync_replicas - 1
         self._listener: Listener | None = None
@@ -83,7 +92,12 @@ class Slaves:
 
     async def listen(self, address: Address) -> Address:
         """Let slaves come; the answer has the real port when 0 was asked."""
-        self._listener = await self._network.listen(address, self._make_link)
+        # RocketMQ's is plain always. Ours has the messages of all, so it goes by the same rules as
+        # the ports for clients; slaves of RocketMQ can come unless TLS is enforced.
+        tls = server_context(self._tls.server) if self._tls.server is not None else None
+        self._listener = await self._network.listen(
+            address, self._make_link, tls=tls, tls_mode=self._tls.mode
+        )
         self._store.on_written.append(self._written)
         return self._listener.address
 

@@ -42,6 +42,14 @@ class BrokerSettings:
     # Not in RocketMQ: whether other processes may make this broker misbehave.
     faults_enable: bool = False
 
+    # Who may ask what: ACL 1, or ACL 2, by the users and rules of a file, which is not in RocketMQ.
+    acl_enable: bool = False
+    authentication_enabled: bool = False
+    authorization_enabled: bool = False
+    authentication_whitelist: frozenset[int] = frozenset()  # request codes that are not checked
+    authorization_whitelist: frozenset[int] = frozenset()
+    acl_file: str | None = None
+
     # Replication. With SYNC_MASTER: how many must have a message, the master among them, before it
     # is answered. RocketMQ 5 has 1, and then does not wait at all; 4.9 always waits for one slave.
     in_sync_replicas: int = 2
@@ -133,6 +141,15 @@ class BrokerSettings:
             raise InvalidSetting("in_sync_replicas and ha_transfer_batch_size are at least 1")
         if (self.broker_role is BrokerRole.SLAVE) != (self.broker_id != 0):
             raise InvalidSetting("broker_id is 0 for a master, and above 0 for a slave")
+        self._check_access()
+
+    def _check_access(self) -> None:
+        if self.acl_enable and self.authentication_enabled:
+            raise InvalidSetting("aclEnable is ACL 1, and authenticationEnabled ACL 2: choose one")
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise InvalidSetting("authorizationEnabled needs authenticationEnabled: who is it?")
+        if (self.acl_enable or self.authentication_enabled) and not self.acl_file:
+            raise InvalidSetting("aclFile is missing: where are the users and rules?")
 
     @property
     def is_slave(self) -> bool:
@@ -223,6 +240,14 @@ def _read_flush(text: str) -> str:
     return kinds[text]
 
 
+def _read_codes(text: str) -> frozenset[int]:
+    return frozenset(read_integer(each.strip(), 32) for each in text.split(",") if each.strip())
+
+
+def _write_codes(codes: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(codes)))
+
+
 def _read_addresses(text: str) -> tuple[Address, ...]:
     return tuple(Address.parse(each.strip()) for each in text.replace(",", ";").split(";") if each)
 
@@ -259,6 +284,7 @@ _TEXT = _Kind(str, str)
 _INT = _integer()
 _MS = _number(1000)
 _BOOL = _Kind(_read_bool, write_bool)
+_CODES = _Kind(_read_codes, _write_codes)
 
 _PROPERTIES: Mapping[str, _Property] = {
     "brokerName": _Property("broker_name", _TEXT),
@@ -273,6 +299,12 @@ _PROPERTIES: Mapping[str, _Property] = {
     "registerNameServerPeriod": _Property("register_nameserver_period", _MS),
     "registerBrokerTimeoutMills": _Property("register_broker_timeout", _MS),
     "faultsEnable": _Property("faults_enable", _BOOL),
+    "aclEnable": _Property("acl_enable", _BOOL),
+    "authenticationEnabled": _Property("authentication_enabled", _BOOL),
+    "authorizationEnabled": _Property("authorization_enabled", _BOOL),
+    "authenticationWhitelist": _Property("authentication_whitelist", _CODES),
+    "authorizationWhitelist": _Property("authorization_whitelist", _CODES),
+    "aclFile": _Property("acl_file", _TEXT),
     "inSyncReplicas": _Property("in_sync_replicas", _INT),
     "slaveTimeout": _Property("slave_timeout", _MS),
     "haMaxGapNotInSync": _Property("ha_max_gap_not_in_sync", _INT),

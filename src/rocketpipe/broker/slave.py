@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from rocketpipe.broker.delays import DelayedMessages
 from rocketpipe.broker.groups import SubscriptionGroups
@@ -16,6 +17,7 @@ from rocketpipe.errors import BrokerError, InvalidSetting, MQError, StoreError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import Network
+from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.requests.admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
@@ -24,6 +26,7 @@ from rocketpipe.wire.requests.admin import (
     GetTimerCheckPoint,
 )
 from rocketpipe.wire.requests.nameserver import RegisterBrokerReply
+from rocketpipe.wire.signature import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +50,9 @@ class SlaveSync:
         timers: TimedMessages,
         registration: Registration,
         network: Network,
+        *,
+        tls: TlsSettings | None = None,
+        credentials: Callable[[], Credentials | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -57,6 +63,8 @@ class SlaveSync:
         self._timers = timers
         self._registration = registration
         self._network = network
+        self._tls = tls
+        self._credentials = credentials  # as whom we ask, where the master checks
         self.master_ha: Address | None = None
         self.link: _MasterLink | None = None  # while there is one
         self._master: Address | None = None
@@ -83,7 +91,10 @@ class SlaveSync:
         """Copy until the connection ends."""
         try:
             link = await self._network.connect(
-                master, lambda: _MasterLink(self._settings, self._store), timeout=CONNECT_TIMEOUT
+                master,
+                lambda: _MasterLink(self._settings, self._store),
+                timeout=CONNECT_TIMEOUT,
+                tls=client_context(self._tls) if self._tls is not None else None,
             )
         except MQError as error:
             log.info("the master's log: %s", error)
@@ -120,7 +131,13 @@ class SlaveSync:
 
     async def _copy_tables(self, master: Address) -> None:
         try:
-            connection = await connect(self._network, master, timeout=CONNECT_TIMEOUT)
+            connection = await connect(
+                self._network,
+                master,
+                timeout=CONNECT_TIMEOUT,
+                tls=self._tls,
+                credentials=self._credentials(),
+            )
         except MQError as error:
             log.info("the master's tables: %s", error)
             return

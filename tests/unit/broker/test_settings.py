@@ -134,10 +134,20 @@ def test_a_setting_of_the_store_goes_by_rocketmqs_name_too(
     assert settings.to_properties()[java_name] == text
 
 
+# These make sense together only: tests/unit/broker/access tries them.
+ACCESS = {
+    "aclEnable",
+    "authenticationEnabled",
+    "authorizationEnabled",
+    "authenticationWhitelist",
+    "authorizationWhitelist",
+}
+
+
 def test_every_name_of_rocketmqs_is_tried_here() -> None:
     tried = {java_name for java_name, *_ in PROPERTIES + STORE_PROPERTIES}
     known = set(BrokerSettings(ha_listen_port=1).to_properties())
-    assert known - tried == {"brokerId", "brokerRole"}
+    assert known - tried == {"brokerId", "brokerRole", *ACCESS}
 
 
 def test_a_slave_has_an_id_above_0() -> None:

@@ -8,10 +8,8 @@ from rocketpipe.broker.checks import FAQ
 from rocketpipe.broker.message_filter import (
     EVERYTHING,
     MessageFilter,
-    is_tag_type,
     requested_filter,
     unparsable_filter,
-    unsupported_filter,
 )
 from rocketpipe.broker.pop.checkpoints import Key, QueueOf
 from rocketpipe.broker.pop.held_pops import HeldPop, HeldPops
@@ -180,9 +178,7 @@ class _PopProcessor:
                 f"subscription group no permission, {wanted.consumer_group}",
             )
         if isinstance(wanted, PopMessage) and wanted.exp:
-            if not (is_tag_type(wanted.exp_type) or self._settings.enable_property_filter):
-                raise unsupported_filter(wanted.exp_type)
-            try:
+            try:  # Apache's asks nobody here whether property filters are enabled
                 return requested_filter(wanted.exp, wanted.exp_type)
             except InvalidSetting as error:
                 raise unparsable_filter() from error
