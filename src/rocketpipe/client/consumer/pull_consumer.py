@@ -10,10 +10,10 @@ from typing import Any
 
 from rocketpipe.client.consumer.base import BaseConsumer
 from rocketpipe.client.consumer.process_queue import Assigned, ProcessQueue
-from rocketpipe.client.consumer.pulling import Pulled
+from rocketpipe.client.consumer.pulling import Pulled, broker_address
 from rocketpipe.client.consumer.ranges import RangeReader
 from rocketpipe.client.consumer.settings import PullConsumerSettings, consumer_settings
-from rocketpipe.client.consumer.subscriptions import Expression, subscription
+from rocketpipe.client.consumer.subscriptions import SQL92, Expression, subscription
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.lifecycle import State
 from rocketpipe.client.setting_checks import check_seconds
@@ -118,12 +118,20 @@ class AsyncPullConsumer(BaseConsumer):
         wanted = [self._wire_queue(queue) for queue in queues]
         topics = {queue.topic for queue in wanted}
         given = {each: subscription(each, expression, version=version) for each in topics}
+        for queue in {(queue.topic, queue.broker_name): queue for queue in wanted}.values():
+            await self._require_filter(queue, given[queue.topic])
         await asyncio.gather(*map(self._release, list(self._assigned)))
         self._given = given
         outcomes = await asyncio.gather(*map(self._acquire, wanted), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    async def _require_filter(self, queue: MessageQueue, data: SubscriptionData) -> None:
+        """BrokerError if the queue's broker does not understand what is to be filtered."""
+        if data.expression_type == SQL92:
+            address = await broker_address(self._instance, queue)
+            await self._require_understood(data, [address])
 
     # Messages.
 
@@ -197,6 +205,7 @@ class AsyncPullConsumer(BaseConsumer):
             *(self._puller, self.settings, wire),
             subscription(wire.topic, expression, version=0),
             skip_gaps=self.settings.skip_gaps if skip_gaps is None else skip_gaps,
+            require_filter=self._require_filter,
         )
         return reader.read(start, end)
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
-from rocketpipe.errors import ClientError, IllegalState, InvalidSetting, OffsetGap
+from rocketpipe.client.consumer.subscriptions import Sql92
+from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import BrokerError, ClientError, IllegalState, InvalidSetting, OffsetGap
 from rocketpipe.message import MessageQueue, StoredMessage
 from tests.consumer_bench import ConsumerBench, simulated
 
@@ -270,6 +272,24 @@ async def test_queues_may_be_assigned_and_then_nobody_shares_them(bench: Consume
         await subscriber.subscribe("orders")
         with pytest.raises(IllegalState, match="subscribes to topics"):
             await subscriber.assign([first])
+
+
+@simulated()
+async def test_queues_are_not_assigned_with_a_filter_that_their_broker_refuses(
+    bench: ConsumerBench,
+) -> None:
+    first, second = await bench.create_topic("orders", queues=2)
+    bench.brokers[0].faults.refuse(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        "what shall that be?",
+        code=RequestCode.CHECK_CLIENT_CONFIG,
+    )
+    async with bench.pull_consumer() as consumer:
+        await consumer.assign([first])
+        with pytest.raises(BrokerError, match="what shall that be"):
+            await consumer.assign([first, second], Sql92("a >"))
+        assert await consumer.assigned() == [first]  # as if nothing had been asked for
+        await consumer.assign([second], "TagA")  # who understands tags is not asked
 
 
 @simulated()
