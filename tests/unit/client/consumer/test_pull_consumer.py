@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rocketpipe.client.allocation import by_config
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
@@ -341,6 +342,19 @@ async def test_a_namespace_is_put_before_topic_and_group(bench: ConsumerBench) -
         assert {message.topic for message in found} == {"orders"}
         assert {queue.topic for queue in await consumer.assigned()} == {"orders"}
     assert "shop%group" in bench.brokers[0].groups.table
+
+
+@simulated()
+async def test_a_rule_of_the_users_own_sees_the_names_that_the_user_knows(
+    bench: ConsumerBench,
+) -> None:
+    queues = await bench.create_topic("shop%orders")
+    sent = await bench.send("shop%orders", 4, queue=queues[2])
+    wanted = MessageQueue("orders", "broker-a", 2)
+    async with bench.pull_consumer(namespace="shop", allocation=by_config([wanted])) as consumer:
+        await consumer.subscribe("orders")
+        assert await consumer.assigned() == [wanted]
+        assert bodies(await poll_all(consumer, 4)) == sorted(sent)
 
 
 @simulated()
