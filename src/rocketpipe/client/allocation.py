@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from hashlib import md5
 
+from rocketpipe.client.checks import RETRY_PREFIX
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.message import MessageQueue
 
@@ -51,12 +52,20 @@ def allocate_by_consistent_hash(
 
 
 def by_config(wanted: Collection[MessageQueue]) -> Allocation:
-    """These very queues, whoever else is in the group (AllocateMessageQueueByConfig)."""
+    """These very queues, whoever else is in the group (AllocateMessageQueueByConfig).
+
+    The group's topic of retries, unless queues of it are among them, is shared averagely: in Java
+    nobody reads it then, and what failed never comes again.
+    """
     chosen = frozenset(wanted)
+    topics = {queue.topic for queue in chosen}
 
     def allocate(
         queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
     ) -> list[MessageQueue]:
+        topic = queues[0].topic if queues else ""
+        if topic.startswith(RETRY_PREFIX) and topic not in topics:
+            return allocate_averagely(queues, client_ids, client_id)
         return [queue for queue in queues if queue in chosen]
 
     return allocate

@@ -28,7 +28,8 @@ class ConsumerSettings(ClientSettings):
     ms since 1970. A broker that still holds a young queue's first message says first for last."""
     allocation: str | Callable[..., Any] = "averagely"
     """How the members of a group share queues: averagely, circle, consistent-hash, or a function
-    such as `by_config` and `by_machine_room` give. All members must have the same."""
+    such as `by_config` and `by_machine_room` give; it is asked about each topic, and about the one
+    of retries, `%RETRY%<group>`. All members must have the same."""
     rebalance_interval: float = 20.0
     """How often a member looks whether queues are still shared rightly, if nobody tells it to."""
     persist_offset_interval: float = 5.0

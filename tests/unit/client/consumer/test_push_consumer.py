@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
+from rocketpipe.client.allocation import by_config
 from rocketpipe.client.consumer.listeners import Retry
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import BrokerError, InvalidSetting, NoNameServer
-from rocketpipe.message import StoredMessage
+from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.wire.bodies.consumer_info import ConsumeResult
 from rocketpipe.wire.bodies.offsets import ConsumerStatus, ResetOffsetBody
 from rocketpipe.wire.requests.admin import (
@@ -202,6 +203,25 @@ async def test_one_that_is_sent_to_the_dead_letters_at_once(bench: ConsumerBench
         await asyncio.sleep(5)
         await dead.subscribe("%DLQ%group")
         assert [letter.body for letter in await dead.poll(timeout=60)] == sent
+
+
+@simulated()
+async def test_a_message_that_fails_comes_again_also_where_queues_are_shared_by_config(
+    bench: ConsumerBench,
+) -> None:
+    first, second = await bench.create_topic("orders", queues=2)
+    for queue in (first, second):
+        await bench.send("orders", 2, queue=queue)
+    ours, theirs = Collector(), Collector()
+    ours.fails = theirs.fails = lambda message: not message.reconsume_times
+    async with (
+        bench.push_consumer(ours, allocation=by_config([first])) as one,
+        bench.push_consumer(theirs, allocation=by_config([second]), pid=3) as other,
+    ):
+        await asyncio.sleep(120)
+        retries = MessageQueue("%RETRY%group", "broker-a", 0)
+        assert sorted(await one.assigned() + await other.assigned()) == [retries, first, second]
+    assert len(ours.messages + theirs.messages) == 4
 
 
 @simulated()
