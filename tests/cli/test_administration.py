@@ -7,7 +7,7 @@ import pytest
 from rocketpipe import Admin
 from rocketpipe.errors import NoRoute
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
-from tests.cli.conftest import Program
+from tests.cli.conftest import CTRL_C, CTRL_D, Program, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +49,30 @@ def test_a_topic_from_its_making_to_its_end(program: Program) -> None:
     assert (gone.code, gone.output) == (1, "")
     assert "does not exist" in gone.errors
     assert "'rocketpipe topic list'" in gone.errors
+
+
+@pytest.mark.parametrize(
+    ("keys", "code", "answer"),
+    [
+        ("no\n", 1, "rocketpipe: nothing was done\n"),
+        (CTRL_D, 1, "rocketpipe: nothing was done\n"),
+        (CTRL_C, 130, ""),
+        ("Yes\n", 0, "topic 'cli-asked' is deleted\n"),
+    ],
+)
+def test_a_person_is_asked_before_anything_is_deleted(
+    program: Program, keys: str, code: int, answer: str
+) -> None:
+    topic = "cli-asked"
+    program.done("topic", "create", topic, "--if-missing")
+    question = f"deleting topic '{topic}' can't be undone. Type 'yes' to go on:\n"
+    with Terminal(program, "topic", "delete", topic) as terminal:
+        terminal.read_until(question)
+        terminal.type(keys)
+        assert terminal.end()[0] == code
+    assert terminal.seen.endswith(answer)
+    assert "Traceback" not in terminal.seen
+    assert (program("route", topic).code == 0) == (code != 0)
 
 
 def test_a_message_is_found_by_id_key_and_place(program: Program) -> None:
