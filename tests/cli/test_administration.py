@@ -137,6 +137,10 @@ def test_brokers_and_clusters_are_shown(program: Program) -> None:
         "broker", "config", "broker-b", "--filter", "flushdisk", "--json"
     ).objects
     assert config["settings"] == {"flushDiskType": "ASYNC_FLUSH"}
+    some = ("--set", "nosuch=1", "--set", f"{setting}=FALSE")
+    refused = program("broker", "config", "broker-a", *some, "--json")
+    assert (refused.code, refused.errors) == (1, "rocketpipe: broker-a has no setting 'nosuch'\n")
+    assert refused.objects[0]["settings"] == {setting: "false"}
     refused = program("broker", "config", "broker-a", "--set", "brokerName=x")
     assert refused.code == 1
     assert "INVALID_PARAMETER" in refused.errors

@@ -2,6 +2,7 @@
 
 import pytest
 
+from rocketpipe.testing.embedded_cluster import EmbeddedCluster
 from tests.cli.conftest import Program
 from tests.interop.clusters import Cluster, new_topic
 
@@ -19,3 +20,19 @@ def test_a_filter_that_says_nothing_prints_nothing(program: Program) -> None:
         refused = program("consume", topic, "--sql", "colour >", *group)
         assert (refused.code, refused.output) == (1, "")
         assert refused.errors.count("\n") == 1, refused.errors
+
+
+def test_a_setting_that_is_not_as_asked_is_an_error(program: Program, cluster: Cluster) -> None:
+    change = ("broker", "config", "broker-a", "--set")
+    unknown = program(*change, "nosuch=1")
+    assert (unknown.code, unknown.output) == (1, "")
+    assert unknown.errors == "rocketpipe: broker-a has no setting 'nosuch'\n"
+    assert program.done(*change, "slaveReadEnable=FALSE").output.split() == [
+        "slaveReadEnable",
+        "false",
+    ]
+    refused = program(*change, "flushDiskType=sometimes")
+    assert refused.code == 1
+    assert "flushDiskType" in refused.errors
+    if not isinstance(cluster, EmbeddedCluster):  # which says itself that it refuses
+        assert "of broker-a is ASYNC_FLUSH, not sometimes" in refused.errors
