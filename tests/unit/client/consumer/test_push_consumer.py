@@ -13,6 +13,7 @@ import pytest
 
 from rocketpipe.client.allocation import by_config
 from rocketpipe.client.consumer.listeners import Retry
+from rocketpipe.client.consumer.pulling import Pulled, PullStatus
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import BrokerError, InvalidSetting, NoNameServer
@@ -468,6 +469,28 @@ async def test_a_gap_is_said_aloud_and_passed_over(
         logger.removeHandler(handler)
     assert [each.queue_offset for each in collect.messages] == [3, 4]
     assert any("offset 70 was to be read next, but the queue ends at 3" in each for each in said)
+
+
+@simulated()
+async def test_what_is_before_a_gap_is_consumed_before_it_is_passed_over(
+    bench: ConsumerBench,
+) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    sent = await bench.send("orders", 8, queue=queue)
+    for pid, orderly in ((2, False), (3, True)):
+        collect = Collector(takes=20.0)
+        group = f"group-{pid}"
+        async with bench.push_consumer(
+            collect, group, pid=pid, workers=2, orderly=orderly
+        ) as consumer:
+            await asyncio.sleep(5)
+            gone = Pulled(PullStatus.OFFSET_ILLEGAL, 6, 6, 8, b"", "OFFSET_TOO_SMALL")
+            consumer._moved(consumer._assigned[queue].process_queue, gone)
+            await asyncio.sleep(50)
+            assert await bench.committed(queue, group) in (2, 4)
+            await collect.wait_for(10)
+            assert sorted(collect.bodies[:8]) == sent
+            assert [each.queue_offset for each in collect.messages[8:]] == [6, 7]
 
 
 @simulated()
