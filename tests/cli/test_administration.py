@@ -88,10 +88,13 @@ def test_a_message_is_found_by_id_key_and_place(program: Program) -> None:
         (shown,) = program.done("message", "show", *arguments, "--json").objects
         assert (shown["message_id"], shown["body"]) == (sent["message_id"], "hällo")
         assert (shown["tags"], shown["keys"]) == ("A", ["k-1"])
+        assert (shown["broker"], shown["queue"]) == (sent["broker"], sent["queue"])
     for_people = program.done("message", "show", sent["offset_message_id"]).output
     assert for_people.endswith("\nhällo\n")
+    assert ["queue", place] in map(str.split, for_people.splitlines())
     (found,) = program.done("message", "find", topic, "--key", "k-1").rows
     assert (found[0], found[-1]) == (sent["message_id"], "hällo")
+    assert place in found
     nothing = program.done("message", "find", topic, "--key", "k-2")
     assert (nothing.output, nothing.errors.count("\n")) == ("", 1)
     assert program("message", "show", sent["message_id"]).code == 1
