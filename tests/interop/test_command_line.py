@@ -36,3 +36,20 @@ def test_a_setting_that_is_not_as_asked_is_an_error(program: Program, cluster: C
     assert "flushDiskType" in refused.errors
     if not isinstance(cluster, EmbeddedCluster):  # which says itself that it refuses
         assert "of broker-a is ASYNC_FLUSH, not sometimes" in refused.errors
+
+
+def test_no_delay_is_asked_of_a_broker_that_would_not_wait(
+    program: Program, cluster: Cluster
+) -> None:
+    topic = new_topic("cli-delay")
+    for create in (False, True):
+        if create:
+            program.done("topic", "create", topic, "--if-missing")
+        sent = program("send", topic, "x", "--delay", "1s")
+        if cluster.version == "4.9.4":
+            assert (sent.code, sent.output) == (1, "")
+            assert "broker-a is a broker of 4.9.4, which delivers at once" in sent.errors
+            assert "--delay-level" in sent.errors
+        else:
+            assert "delivers at once" not in sent.errors  # it is taken, or refused by the broker
+    program.done("send", topic, "x", "--delay-level", "1")
