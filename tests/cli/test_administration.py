@@ -1,5 +1,6 @@
 """Topics, groups, messages, offsets and brokers from the command line."""
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,10 @@ def test_an_error_is_one_line_and_says_what_to_do(program: Program) -> None:
         (("broker", "show", "broker-x"), {}, 1, "knows broker broker-a, broker-b"),
         (("send", "a b", "x"), {}, 2, "letters"),
         (("topic", "list"), {"ROCKETMQ_ACCESS_KEY": "me"}, 2, "ROCKETMQ_SECRET_KEY"),
+        (("send", "cli-x", "x", "--rate", "nan"), {}, 2, "--rate: 'nan' is not a rate"),
+        (("send",), {}, 2, "'rocketpipe send --help' tells more"),
+        (("topic", "nonsense"), {}, 2, "'rocketpipe topic --help' tells more"),
+        (("nonsense",), {}, 2, "'rocketpipe --help' tells more"),
         (("topic", "list", "--credentials", "/nowhere"), {}, 1, "/nowhere"),
     ):
         finished = program(*arguments, environment=environment)
@@ -178,6 +183,10 @@ def test_an_error_is_one_line_and_says_what_to_do(program: Program) -> None:
         assert text in finished.errors
     debug = program("topic", "show", "cli-nothing", "--debug")
     assert "Traceback" in debug.errors
+
+
+def test_it_tells_its_version(program: Program) -> None:
+    assert program.done("--version").output == f"rocketpipe {metadata.version('rocketpipe')}\n"
 
 
 def test_credentials_come_from_a_file(program: Program, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from rocketpipe.cli.commands import Commands
 from rocketpipe.cli.connecting import client_settings, cluster_options
 from rocketpipe.cli.load import Load, progress_bar
 from rocketpipe.cli.output import print_facts, print_json, print_text, queue_json, require_rich, say
-from rocketpipe.cli.texts import count, pair, queue_name, seconds, show_queue
+from rocketpipe.cli.texts import count, pair, queue_name, rate, seconds, show_queue
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.clock import Clock, SystemClock
 from rocketpipe.errors import ClientError, InvalidSetting, MQError, NoRoute
@@ -55,15 +55,13 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
     load = command.add_argument_group("load").add_argument
     load("--count", type=count, metavar="N", help="send so many, over and over the same")
     load("--size", type=count, metavar="BYTES", help="of a body that is made up")
-    load("--rate", type=float, metavar="N", help="so many a second at most")
+    load("--rate", type=rate, metavar="N", help="so many a second at most")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> bool:
     if not args.json:
         require_rich()
-    if args.rate is not None and args.rate <= 0:
-        raise InvalidSetting(f"--rate {args.rate:g}: it must be above 0")
     settings = ProducerSettings(args.group, **client_settings(args), send_timeout=args.timeout)
     bodies = _bodies(args)
     if args.count is not None:
