@@ -158,7 +158,7 @@ class StoredMessage:
     reconsume_times: int
     prepared_transaction_offset: int
     store_size: int  # of the whole record, in bytes
-    broker_name: str | None = None  # where a consumer read it; no record says so itself
+    broker_name: str | None = None  # where a client read it; no record says so itself
 
     @property
     def queue(self) -> MessageQueue:

@@ -1,7 +1,5 @@
 """Sending and consuming from the command line."""
 
-import os
-import pty
 import re
 import signal
 import subprocess
@@ -9,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import END_SECONDS_MAX, Program
+from tests.cli.conftest import END_SECONDS_MAX, Program, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -152,23 +150,10 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_talk_about(program: Progra
 
 def in_terminal(program: Program, *arguments: str, columns: int) -> str:
     """What a person sees."""
-    controller, terminal = pty.openpty()
-    process = program.start(
-        *arguments,
-        environment={"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm"},
-        stdout=terminal,
-        stdin=terminal,
-    )
-    os.close(terminal)
-    output = b""
-    try:
-        while chunk := os.read(controller, 4096):
-            output += chunk
-    except OSError:
-        pass  # the other side is closed: all is read
-    process.communicate(timeout=END_SECONDS_MAX)
-    os.close(controller)
-    return output.decode().replace("\r\n", "\n")
+    with Terminal(program, *arguments, columns=columns) as terminal:
+        code, seen = terminal.end()
+    assert code == 0, seen
+    return seen
 
 
 def test_terminals_have_colours_and_pipes_have_not(program: Program) -> None:

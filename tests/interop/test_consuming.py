@@ -70,6 +70,24 @@ def test_sql_filters(cluster: Cluster) -> None:
     asyncio.run(main())
 
 
+def test_a_filter_that_says_nothing_is_refused_to_who_pulls(cluster: Cluster) -> None:
+    """A pull with it would bring all messages: Apache's brokers leave out what they can't read."""
+
+    async def main() -> None:
+        group, topic = new_topic("sql-pull"), new_topic("sql-pull")
+        async with Reader(cluster.namesrv) as reader, pull_at(cluster, group) as consumer:
+            queues = await reader.create_topic(topic, cluster.brokers, queues=1)
+            await send_to_all(cluster, queues, 5)
+            with pytest.raises(BrokerError):
+                await consumer.assign(queues, Sql92("price >"))
+            assert await consumer.assigned() == []
+            with pytest.raises(BrokerError):
+                async for _ in consumer.pull_range(queues[0], 0, 5, expression=Sql92("price >")):
+                    pytest.fail("a message came")
+
+    asyncio.run(main())
+
+
 def test_what_fails_comes_again_and_then_is_a_dead_letter(cluster: Cluster) -> None:
     async def main() -> None:
         group, topic = new_topic("retry"), new_topic("retry")

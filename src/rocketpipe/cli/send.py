@@ -12,14 +12,16 @@ from rocketpipe.cli.commands import Commands
 from rocketpipe.cli.connecting import client_settings, cluster_options
 from rocketpipe.cli.load import Load, progress_bar
 from rocketpipe.cli.output import print_facts, print_json, print_text, queue_json, require_rich, say
-from rocketpipe.cli.texts import count, pair, queue_name, seconds, show_queue
+from rocketpipe.cli.texts import count, pair, queue_name, rate, seconds, show_queue
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.clock import Clock, SystemClock
-from rocketpipe.errors import InvalidSetting
+from rocketpipe.errors import ClientError, InvalidSetting, MQError, NoRoute
 from rocketpipe.message import Message, SendResult
+from rocketpipe.sync.admin import Admin
 from rocketpipe.sync.producer import Producer
 
 IN_FLIGHT_MAX = 64  # of a load
+TIMERS_SINCE = (5, 0)
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -53,20 +55,20 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
     load = command.add_argument_group("load").add_argument
     load("--count", type=count, metavar="N", help="send so many, over and over the same")
     load("--size", type=count, metavar="BYTES", help="of a body that is made up")
-    load("--rate", type=float, metavar="N", help="so many a second at most")
+    load("--rate", type=rate, metavar="N", help="so many a second at most")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> bool:
     if not args.json:
         require_rich()
-    if args.rate is not None and args.rate <= 0:
-        raise InvalidSetting(f"--rate {args.rate:g}: it must be above 0")
     settings = ProducerSettings(args.group, **client_settings(args), send_timeout=args.timeout)
     bodies = _bodies(args)
     if args.count is not None:
         some = list(bodies)  # before anything is connected: it may be a file that is not there
         bodies = itertools.islice(itertools.cycle(some), args.count)
+    if args.delay is not None:
+        _require_timers(args)
     clock = SystemClock()
     messages = paced((_message(args, body) for body in bodies), args.rate, clock)
     with Producer(settings) as producer:
@@ -76,6 +78,28 @@ def run(args: argparse.Namespace) -> bool:
             queue = args.queue.of(args.topic) if args.queue else None
             _print_result(producer.send(message, queue=queue), is_json=args.json)
     return True
+
+
+def _require_timers(args: argparse.Namespace) -> None:
+    """ClientError if a broker is too old for --delay: it would take it, and deliver at once."""
+    with Admin(**client_settings(args)) as admin:
+        masters = {each.name: each.master for each in admin.brokers() if each.master}
+        try:
+            names = set(admin.route(args.topic).brokers)
+        except NoRoute:
+            names = set(masters)  # any of them may be the one that makes the topic
+        if args.queue:
+            names = {args.queue.broker_name}
+        for name in sorted(names & masters.keys()):
+            try:
+                told = admin.broker_runtime(masters[name])
+            except MQError:
+                continue  # it is down, or tells only its administrators, which is of 5.x
+            if told.release < TIMERS_SINCE:
+                raise ClientError(
+                    f"{name} is a broker of {told.version}, which delivers at once what is to be "
+                    "delayed for a time: give --delay-level"
+                )
 
 
 def _bodies(args: argparse.Namespace) -> Iterator[bytes]:

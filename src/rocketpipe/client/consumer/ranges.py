@@ -9,9 +9,9 @@ for before anything after it is given out.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from struct import Struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from rocketpipe.client.consumer.pulling import Pulled, Puller, PullStatus
 from rocketpipe.client.consumer.settings import PullConsumerSettings
@@ -24,6 +24,8 @@ from rocketpipe.wire.record import RECORD_BYTES_MIN
 from rocketpipe.wire.sys_flag import INNER_BATCH
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 FILTERED_SPAN = 16  # pulls' worth of offsets asked for at once where a filter leaves most out
 RETRY_PAUSE = 0.2
@@ -59,18 +61,24 @@ class RangeReader:
         subscription: SubscriptionData,
         *,
         skip_gaps: bool,
+        require_filter: Callable[[MessageQueue, SubscriptionData], Awaitable[None]],
     ) -> None:
         self._puller = puller
         self._settings = settings
         self._queue = queue
         self._subscription = subscription
         self._skips_gaps = skip_gaps
+        self._require_filter = require_filter
         self._is_filtered = is_filtered(subscription)
 
     async def read(self, start: int, end: int) -> AsyncIterator[bytes]:
         """Answers in order, none of them empty."""
         if not 0 <= start <= end:
             raise InvalidSetting(f"no range of offsets: from {start} up to {end}")
+        await self._patiently(
+            lambda: self._require_filter(self._queue, self._subscription),
+            PASSING - {ResponseCode.SYSTEM_ERROR},  # here it means that the broker has no SQL92
+        )
         size = self._settings.pull_batch_size * (FILTERED_SPAN if self._is_filtered else 1)
         spans: deque[asyncio.Task[_Span]] = deque()
         offset = start
@@ -109,26 +117,35 @@ class RangeReader:
         return _Span(bodies, offset)
 
     async def _pull(self, offset: int, messages_max: int) -> Pulled:
-        """An answer, with patience: a broker may be busy, restart, or be about to find it."""
+        """An answer; for the end of a queue a little later, as a queue follows the log."""
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + self._settings.request_timeout
+        count = min(messages_max, self._settings.pull_batch_size)
+        while True:
+            pulled = await self._patiently(
+                lambda: self._puller.pull(
+                    self._queue, offset, self._subscription, messages_max=count
+                )
+            )
+            if pulled.status is not PullStatus.NO_NEW or loop.time() > patience:
+                return pulled
+            await asyncio.sleep(RETRY_PAUSE)
+
+    async def _patiently(
+        self, ask: Callable[[], Awaitable[T]], passing: Collection[int] = PASSING
+    ) -> T:
+        """What a broker answers, which may be busy or restart meanwhile."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.pull_timeout
-        patience = loop.time() + self._settings.request_timeout  # a queue follows the log
         while True:
             try:
-                pulled = await self._puller.pull(
-                    self._queue,
-                    offset,
-                    self._subscription,
-                    messages_max=min(messages_max, self._settings.pull_batch_size),
-                )
-                if pulled.status is not PullStatus.NO_NEW or loop.time() > patience:
-                    return pulled
+                return await ask()
             except (RemotingError, BrokerError) as error:
-                if isinstance(error, BrokerError) and error.code not in PASSING:
+                if isinstance(error, BrokerError) and error.code not in passing:
                     raise
                 if loop.time() > deadline:
                     raise
-                log.info("pull again: %s", error)
+                log.info("ask again: %s", error)
             await asyncio.sleep(RETRY_PAUSE)
 
     def _check(self, pulled: Pulled, offset: int) -> "list[tuple[int, int]]":

@@ -143,7 +143,8 @@ class PushConsumerSettings(ConsumerSettings):
     not finished then comes again."""
     pop: bool = False
     """Whether brokers, from 5.0 on, share out messages instead of queues: then any member may get
-    any message, and a slow one holds up nobody. Neither for orderly nor for broadcasting."""
+    any message, and a slow one holds up nobody. Neither for orderly nor for broadcasting, and
+    `consume_from` may not be a time."""
     invisible_time: float = 60.0
     """With pop: how long nobody else gets a message that a listener has; then it comes again."""
     offset_folder: str | None = None
@@ -161,6 +162,10 @@ class PushConsumerSettings(ConsumerSettings):
         is_broadcasting = self.is_broadcasting
         if self.pop and (self.orderly or is_broadcasting):
             raise InvalidSetting("pop is for concurrent consumers in clustering alone")
+        if self.pop and self.consume_from not in (FIRST, LAST):
+            raise InvalidSetting(
+                f"consume_from is {self.consume_from!r}: with pop a group begins first or last"
+            )
 
     @property
     def model(self) -> MessageModel:

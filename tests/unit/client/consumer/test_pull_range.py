@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from rocketpipe.client.consumer.ranges import walk
+from rocketpipe.client.consumer.subscriptions import Expression, Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, OffsetGap
 from rocketpipe.message import MessageQueue
@@ -72,12 +73,18 @@ class FakeQueue:
 
 
 async def read(
-    cluster: SimulatedCluster, start: int, end: int, *, skip_gaps: bool = False, **settings: Any
+    cluster: SimulatedCluster,
+    start: int,
+    end: int,
+    *,
+    skip_gaps: bool = False,
+    expression: Expression = "*",
+    **settings: Any,
 ) -> list[list[int]]:
     """The offsets in each answer."""
     cluster.add_topic("orders")
     async with cluster.pull_consumer(**settings) as consumer:
-        answers = consumer.pull_range(QUEUE, start, end, skip_gaps=skip_gaps)
+        answers = consumer.pull_range(QUEUE, start, end, expression=expression, skip_gaps=skip_gaps)
         return [[each.queue_offset for each in decode_records(body)] async for body in answers]
 
 
@@ -182,3 +189,33 @@ def test_a_body_of_anything_but_records_is_refused() -> None:
     for damaged in (record[:-1], record + b"\0", b"\0" * len(record)):
         with pytest.raises(MalformedRecord):
             walk(damaged)
+
+
+@simulated()
+async def test_a_filter_that_the_broker_does_not_understand_is_an_error(
+    cluster: SimulatedCluster,
+) -> None:
+    """Apache's brokers answer such a pull with every message, as if there were no filter."""
+    broker = cluster.brokers[0]
+    queue = FakeQueue(broker, range(100))
+    asked = 0
+    failures: list[Exception] = [Refusal(ResponseCode.SYSTEM_BUSY, "later")]
+
+    def check(connection: Connection, request: RemotingCommand) -> Outcome:
+        nonlocal asked
+        asked += 1
+        if failures:
+            raise failures.pop()
+        return request.answer(ResponseCode.SUCCESS)
+
+    broker.handlers[RequestCode.CHECK_CLIENT_CONFIG] = check
+    assert flat(await read(cluster, 0, 100, expression=Sql92("a > 1"))) == list(range(100))
+    assert asked == 2  # patient, but not once for each pull
+    await read(cluster, 0, 100, expression="TagA")
+    assert asked == 2
+    queue.asked.clear()
+    for code in (ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.SYSTEM_ERROR):
+        failures.append(Refusal(code, "no such filter"))
+        with pytest.raises(BrokerError, match="no such filter"):
+            await read(cluster, 0, 100, expression=Sql92("a >"))
+    assert not queue.asked
