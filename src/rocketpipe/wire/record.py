@@ -8,7 +8,8 @@ of records must be made of nothing else.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import fields, make_dataclass, replace
+from dataclasses import field, fields, make_dataclass, replace
+from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -18,11 +19,7 @@ from rocketpipe.message import StoredMessage
 from rocketpipe.wire.batch import decode_batch
 from rocketpipe.wire.compression import BODY_BYTES_MAX, decompress
 from rocketpipe.wire.hashing import body_crc
-from rocketpipe.wire.properties import (
-    PROPERTIES_BYTES_MAX,
-    decode_properties,
-    encode_properties_bytes,
-)
+from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX, encode_properties_bytes
 from rocketpipe.wire.sys_flag import (
     BORN_HOST_V6,
     COMPRESSED,
@@ -67,8 +64,17 @@ _BLANK = Struct(">ii")
 
 # A frozen dataclass sets each of its fields by a slow call, which would take a third of the time
 # to decode a record. So the decoder fills in a twin of the same slots that is not frozen, and then
-# makes it a StoredMessage.
-_Draft: Any = make_dataclass("_Draft", [f.name for f in fields(StoredMessage)], slots=True)
+# makes it a StoredMessage. The slot of its properties stays empty until somebody asks for them.
+_UNREAD = "_unread_properties"
+_Draft: Any = make_dataclass(
+    "_Draft",
+    [
+        *((f.name, Any, field(init=f.name != "properties")) for f in fields(StoredMessage)),
+        (_UNREAD, Any),
+    ],
+    bases=StoredMessage.__bases__,
+    slots=True,
+)
 
 
 def decode_record(
@@ -86,6 +92,18 @@ def decode_record(
     says "compressed", but with those that say how, as in Java. `decompressing=False` leaves both
     as they are stored.
     """
+    data = bytes(buffer)  # the very same, if these are bytes already
+    return _decode(data, offset, check_crc, decompressing, body_bytes_max, broker_name)
+
+
+def _decode(
+    buffer: bytes,
+    offset: int,
+    check_crc: bool,
+    decompressing: bool,
+    body_bytes_max: int,
+    broker_name: str | None,
+) -> StoredMessage:
     (
         size,
         crc,
@@ -105,23 +123,20 @@ def decode_record(
         topic_start,
         topic_end,
         properties_start,
-    ) = split_record(buffer, offset)
-    end = offset + size
-    body = bytes(buffer[body_start:body_end])
+    ) = _split(buffer, offset)
+    body = buffer[body_start:body_end]
     if check_crc and body_crc(body) != crc:
         raise MalformedRecord(f"the body of the record at {offset} does not match its CRC")
     if sys_flag & COMPRESSED and decompressing:
         body = decompress(body, sys_flag, body_bytes_max)
         sys_flag &= ~COMPRESSED
     try:
-        topic = str(buffer[topic_start:topic_end], "utf-8")
+        topic = _decode_topic(buffer[topic_start:topic_end])
     except UnicodeDecodeError as error:
         raise MalformedRecord(f"the topic of the record at {offset}: {error}") from error
     message: StoredMessage = _Draft(
         topic,
         body,
-        # Like Java we replace what is not UTF-8: a producer may have sent anything.
-        decode_properties(str(buffer[properties_start:end], "utf-8", "replace")),
         queue_id,
         queue_offset,
         physical_offset,
@@ -136,9 +151,15 @@ def decode_record(
         prepared_transaction_offset,
         size,
         broker_name,
+        buffer[properties_start : offset + size],
     )
     message.__class__ = StoredMessage
     return message
+
+
+@lru_cache(maxsize=1024)
+def _decode_topic(topic: bytes) -> str:
+    return topic.decode()
 
 
 class RecordParts(NamedTuple):
@@ -169,6 +190,11 @@ def split_record(buffer: Buffer, offset: int = 0) -> RecordParts:
 
     Nothing is copied, and the CRC of the body is not looked at.
     """
+    return RecordParts._make(_split(buffer, offset))
+
+
+def _split(buffer: Buffer, offset: int) -> tuple[Any, ...]:
+    """What `split_record` tells, as a plain tuple: whoever takes it apart at once pays no more."""
     try:
         head = HEADS[buffer[offset + _HOST_BITS_AT] & HOSTS_V6_MASK]
         (
@@ -213,7 +239,7 @@ def split_record(buffer: Buffer, offset: int = 0) -> RecordParts:
             f"the record at {offset} of {len(buffer)} bytes says it has {size}, but holds"
             f" {end - offset} with a body of {body_length} and properties of {properties_length}"
         )
-    return RecordParts(
+    return (
         size,
         crc,
         queue_id,
@@ -254,18 +280,12 @@ def decode_records(
     Where Java keeps the records before the first bad one and drops the rest, this raises.
     """
     messages: list[StoredMessage] = []
+    data = bytes(body)
     offset = 0
-    while offset < len(body):
-        message = decode_record(
-            body,
-            offset,
-            check_crc=check_crc,
-            decompressing=decompressing,
-            body_bytes_max=body_bytes_max,
-            broker_name=broker_name,
-        )
+    while offset < len(data):
+        message = _decode(data, offset, check_crc, decompressing, body_bytes_max, broker_name)
         offset += message.store_size
-        if is_inner_batch(message):
+        if message.sys_flag and is_inner_batch(message):
             messages += unwrap_inner_batch(message)
         else:
             messages.append(message)

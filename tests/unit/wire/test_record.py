@@ -1,3 +1,4 @@
+import copy
 import pickle
 from dataclasses import replace
 
@@ -128,6 +129,16 @@ def test_a_decoded_message_is_as_frozen_and_picklable_as_any() -> None:
         message.topic = "other"  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(message)) == message
     assert replace(message, topic="other").topic == "other"
+
+
+def test_properties_are_read_once_and_when_asked_for_whoever_asks() -> None:
+    message = decode_record(encode_record(MESSAGE))
+    for copied in (copy.copy(message), pickle.loads(pickle.dumps(message))):
+        assert copied.properties == MESSAGE.properties
+    assert message.properties == MESSAGE.properties
+    assert message.properties is message.properties
+    with pytest.raises(AttributeError, match="no attribute 'propertys'"):
+        _ = message.propertys  # type: ignore[attr-defined]
 
 
 @given(st.binary(max_size=300))

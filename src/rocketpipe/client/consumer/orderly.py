@@ -89,13 +89,17 @@ class Orderly:
         count = min(self._settings.consume_batch_size, len(line.messages))
         messages = [line.messages.popleft() for _ in range(count)]
         line.batch = Batch(line.process_queue, messages, lambda: self._may_start(line))
-        self.workers.submit(line.batch)
+        self.workers.submit([line.batch])
 
     def _may_start(self, line: _Line) -> bool:
         queue = line.process_queue
         return not (line.is_stopped or queue.is_dropped) and self._is_held(queue.queue)
 
-    def _done(self, batch: Batch, outcome: Outcome) -> None:
+    def _done(self, finished: list[tuple[Batch, Outcome]]) -> None:
+        for batch, outcome in finished:
+            self._batch_done(batch, outcome)
+
+    def _batch_done(self, batch: Batch, outcome: Outcome) -> None:
         line = self._lines.get(batch.process_queue)
         if line is None:
             return  # nobody waits for it any more: the messages come again
