@@ -19,7 +19,11 @@ from rocketpipe.message import StoredMessage
 from rocketpipe.wire.batch import decode_batch
 from rocketpipe.wire.compression import BODY_BYTES_MAX, decompress
 from rocketpipe.wire.hashing import body_crc
-from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX, encode_properties_bytes
+from rocketpipe.wire.properties import (
+    PROPERTIES_BYTES_MAX,
+    decode_properties,
+    encode_properties_bytes,
+)
 from rocketpipe.wire.sys_flag import (
     BORN_HOST_V6,
     COMPRESSED,
