@@ -109,7 +109,8 @@ class Sender:
             return cast(SendResult, done.value)
         except SendFailed as failure:
             # All attempts are made, but one whose time was over may still be answered.
-            if may_retry(failure.attempts[-1].error if failure.attempts else None):
+            errors = [attempt.error for attempt in failure.attempts]
+            if any(isinstance(error, RequestTimeout) for error in errors) and may_retry(errors[-1]):
                 result = await late.wait(deadline - now())
                 if result is not None:
                     return with_attempts(result, failure.attempts)
