@@ -17,6 +17,7 @@ from rocketpipe.client.routes import Template
 from rocketpipe.client.send_flow import (
     Choose,
     Ended,
+    Look,
     Pause,
     Try,
     blame,
@@ -100,6 +101,9 @@ class Sender:
                 if isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                     step = flow.send(None)
+                elif isinstance(step, Look):
+                    await self._look(outgoing.topic, step.timeout)
+                    step = flow.send(None)
                 else:
                     number += 1
                     trying = self._try(outgoing, step, number, late)
@@ -131,22 +135,28 @@ class Sender:
         """How to choose a queue for this, given the brokers that failed already."""
         if isinstance(target, MessageQueue):
             given = Choice(target, "the caller chose the queue", ())
-            return lambda _: (given, True)
+            return lambda _: (given, 1)
         route = await self.route(outgoing.topic, timeout=timeout)
         if target is not None:
             selected = Choice(target(self._queues(route)), "the selector chose the queue", ())
-            return lambda _: (selected, True)
+            return lambda _: (selected, 1)
 
-        def choose(failed: Collection[str]) -> tuple[Choice, bool]:
+        def choose(failed: Collection[str]) -> tuple[Choice, int]:
             nonlocal route
             # Between attempts the route may have changed; but not to one without queues.
             newer = self._instance.routes.find(outgoing.topic)
             if newer is not None and newer.publish_queues:
                 route = newer
             choice = self._policy.choose(self._queues(route), self._now(), failed)
-            return choice, len(route.publish_brokers) == 1
+            return choice, len(route.publish_brokers)
 
         return choose
+
+    async def _look(self, topic: str, timeout: float) -> None:
+        try:
+            await self._instance.routes.refresh(topic, self._template, timeout=timeout)
+        except MQError:
+            pass  # then it is tried where it was known to be
 
     def _queues(self, route: TopicRoute) -> tuple[MessageQueue, ...]:
         """The queues to write to, by the names the user knows."""
