@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
@@ -48,7 +49,7 @@ def test_every_column_comes_as_it_was_stored(spark: SparkSession, cluster: Clust
         for name in ("bornTimestamp", "storeTimestamp"):
             row[name] = row[name].astimezone().replace(tzinfo=None)
 
-    def place(row: dict[str, object]) -> tuple[object, object]:
+    def place(row: dict[str, object]) -> tuple[Any, ...]:
         return row["brokerName"], row["queueId"], row["queueOffset"]
 
     assert sorted(found, key=place) == sorted(rows, key=place)
@@ -84,7 +85,7 @@ def test_offsets_of_each_queue(spark: SparkSession, embedded_cluster: EmbeddedCl
     send_to(cluster, a0, [b"a%d" % number for number in range(10)])
     send_to(cluster, b1, [b"b%d" % number for number in range(10)])
 
-    def found(**options: object) -> list[str]:
+    def found(**options: Any) -> list[str]:
         return [body.decode() for body in bodies(read(spark, cluster, topic=topic, **options))]
 
     starting = json.dumps({topic: {"broker-a": {"0": 7}, "broker-b": {"1": -1}}})

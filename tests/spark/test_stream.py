@@ -105,6 +105,7 @@ def test_a_query_that_runs_gets_what_comes(
                 break
             query.awaitTermination(1)
         assert found == list(range(23))
+        assert query.lastProgress is not None
         source = json.loads(query.lastProgress.json)["sources"][0]
         end = source["endOffset"]
         assert end == source["latestOffset"] or json.loads(end) == json.loads(
