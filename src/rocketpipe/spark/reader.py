@@ -65,7 +65,7 @@ def read_range(
             wanted.queue, wanted.start, wanted.end, expression=options.expression
         )
         for gathered in _gather(answers, options.batch_bytes):
-            yield decoder.decode(gathered, wanted.start, wanted.end)
+            yield from decoder.decode(gathered, wanted.start, wanted.end)
 
 
 def _gather(answers: Iterable[bytes], bytes_min: int) -> Iterator[list[bytes]]:
