@@ -185,7 +185,7 @@ async def test_a_filter_leaves_out_the_rest(bench: ConsumerBench) -> None:
 async def test_no_more_waits_to_be_given_out_than_may(cluster: SimulatedCluster) -> None:
     """However many messages a pull asks for: they may be large."""
     queue = FakeQueue(cluster.brokers[0], range(200), most=1)
-    settings = {"pull_batch_size": 50, "pulls_in_flight_max": 4}
+    settings: dict[str, Any] = {"pull_batch_size": 50, "pulls_in_flight_max": 4}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "HELD_BYTES_MAX", 1000)  # four or five of these answers
         cluster.add_topic("orders")
