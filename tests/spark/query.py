@@ -1,8 +1,9 @@
 """A query in a process of its own: `python -m tests.spark.query JSON`.
 
 The JSON says where (`master` or `remote`), with which `settings` of Spark and `options` of the
-source, into which `folder` a stream writes, and the `limit` of rows in a micro-batch. `follow` runs until it is killed; otherwise it
-reads once as a batch and once as a stream, and prints what it found as a line of JSON.
+source, into which `folder` a stream writes, and the `limit` of rows in a micro-batch. `follow` runs
+until it is killed; otherwise it reads once as a batch and once as a stream, and prints what it found
+as a line of JSON.
 """
 
 import json
