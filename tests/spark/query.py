@@ -2,8 +2,8 @@
 
 The JSON says where (`master` or `remote`), with which `settings` of Spark and `options` of the
 source, into which `folder` a stream writes, and the `limit` of rows in a micro-batch. `follow` runs
-until it is killed; otherwise it reads once as a batch and once as a stream, and prints what it found
-as a line of JSON.
+until it is killed; otherwise it reads once as a batch and once as a stream, and prints what it
+found as a line of JSON.
 """
 
 import json
