@@ -142,8 +142,8 @@ class ClusterView:
         offset = self._first_stored_at(queue, position.value, now)
         if is_start and offset == now.end and self._options.no_offset_is_error:
             raise InvalidSetting(
-                f"{name_of(queue)} has no message that was stored at {position.value} or later; with"
-                " the option startingOffsetsByTimestampStrategy=latest reading begins at its end"
+                f"{name_of(queue)} has no message that was stored at {position.value} or later;"
+                " with the option startingOffsetsByTimestampStrategy=latest it is begun at its end"
             )
         return offset
 
