@@ -25,8 +25,7 @@ from tests.apache import programs
 from tests.apache.cluster import ApacheCluster
 from tests.apache.require import require
 from tests.certificates import Certificates
-from tests.interop.clusters import JAVA, Reader, new_topic
-from tests.interop.conftest import EMBEDDED
+from tests.interop.clusters import EMBEDDED, JAVA, Reader, new_topic
 from tests.interop.consuming import until
 
 TIMEOUT = 10.0
