@@ -279,8 +279,12 @@ def main(names: list[str]) -> None:
         for name, samples in seen.items()
     }
     print(f"\nSpark: {MESSAGES:,} messages of {BODY_BYTES} bytes in {QUEUES} queues, `local[2]`;")
-    print(f"theirs is Spark's Kafka connector, but where it says otherwise; Apache's is {VERSION}.\n")
-    print("| row | work | ours, rows/s | theirs | ratio | wanted | CPU µs a row, Spark + broker: ours | theirs |")
+    print(
+        f"theirs is Spark's Kafka connector, but where it says otherwise; Apache's is {VERSION}.\n"
+    )
+    print(
+        "| row | work | ours, rows/s | theirs | ratio | wanted | CPU µs a row, Spark + broker: ours | theirs |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
         ours, theirs = medians[row.ours], medians[row.theirs]

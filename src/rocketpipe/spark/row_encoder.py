@@ -89,9 +89,7 @@ class RowEncoder:
         lengths: Numbers = np.asarray(pc.binary_length(bodies)).astype(np.int64)
         refuse(lengths == 0, "the body is empty")
         allowed = self._settings.message_bytes_max
-        refuse(
-            lengths > allowed, lambda n: f"a body of {lengths[n]} bytes; {allowed} are allowed"
-        )
+        refuse(lengths > allowed, lambda n: f"a body of {lengths[n]} bytes; {allowed} are allowed")
         return lengths
 
     def _topics(self, columns: dict[str, Any], count: int) -> tuple[list[str], Numbers]:
@@ -133,9 +131,7 @@ class RowEncoder:
             lengths += np.asarray(pc.fill_null(pc.binary_length(more), 0))
             refuse(
                 lengths > PROPERTIES_BYTES_MAX,
-                lambda n: (
-                    f"properties of {lengths[n]} bytes; {PROPERTIES_BYTES_MAX} are allowed"
-                ),
+                lambda n: f"properties of {lengths[n]} bytes; {PROPERTIES_BYTES_MAX} are allowed",
             )
         heads = np.zeros((len(bodies), _HEAD_BYTES // 4), ">i4")
         heads[:, 0] = _HEAD_BYTES + body_bytes + _LENGTH_BYTES + lengths
@@ -327,6 +323,4 @@ def _fixed(lines: npt.NDArray[Any]) -> pa.BinaryArray:
 
 
 def _join(*parts: pa.BinaryArray | bytes) -> pa.BinaryArray:
-    return pc.binary_join_element_wise(
-        *parts, b"", null_handling="replace", null_replacement=b""
-    )
+    return pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")

@@ -62,9 +62,7 @@ _WHOLE = _Kind("a whole number", lambda kind: isinstance(kind, IntegralType))
 
 _COLUMNS: Mapping[str, _Kind] = MappingProxyType(
     {
-        "body": _Kind(
-            "binary or a string", lambda kind: isinstance(kind, BinaryType | StringType)
-        ),
+        "body": _Kind("binary or a string", lambda kind: isinstance(kind, BinaryType | StringType)),
         "topic": _TEXT,
         "tags": _TEXT,
         "keys": _Kind(

@@ -99,9 +99,7 @@ class _Given:
         self._parser = parser
 
     def counts(self, *names: str, minimum: int = 1) -> dict[str, int]:
-        values = {
-            name: self._parser.maybe_count(_option(name), minimum=minimum) for name in names
-        }
+        values = {name: self._parser.maybe_count(_option(name), minimum=minimum) for name in names}
         return {name: value for name, value in values.items() if value is not None}
 
     def flags(self, *names: str) -> dict[str, bool]:
