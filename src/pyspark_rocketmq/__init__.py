@@ -1,4 +1,4 @@
-"""Spark looks for data sources in packages of such a name: this one makes `rocketmq` known to it."""
+"""Spark looks for data sources in packages of such a name: here it finds `rocketmq`."""
 
 from rocketpipe.spark.source import RocketMQSource as DefaultSource
 

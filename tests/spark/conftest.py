@@ -10,9 +10,6 @@ from pyspark.sql import SparkSession
 
 from tests.apache.jars import Unavailable, find_java
 
-# Else Spark tells of its log settings, its native library and each failure, several times over.
-LOG_SETTINGS = "rootLogger.level = off\n"
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
@@ -38,14 +35,13 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What makes a local Spark quiet and quick, for sessions of this process and of others."""
     require_java()
     folder = tmp_path_factory.mktemp("spark")
-    (folder / "log4j2.properties").write_text(LOG_SETTINGS)
     # Workers are started by name, and would be the first Python on the path.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     return {
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
         "spark.driver.memory": "1g",
+        "spark.log.level": "OFF",  # each failure that a test wants would be told several times
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
