@@ -43,6 +43,7 @@ class ClusterView:
         self._namespace = options.connection.namespace
         self._admin = Admin(**options.connection.client_settings())
         self._consumer: PullConsumer | None = None
+        self._committed: Offsets = {}
 
     def __enter__(self) -> Self:
         self._admin.start()
@@ -187,13 +188,16 @@ class ClusterView:
     # A group's progress.
 
     def commit(self, offsets: Offsets) -> None:
-        """Store how far the group is, for those who watch its lag."""
+        """Store how far the group is, for those who watch its lag: where it has moved since."""
         if self._consumer is None:
             consumer = PullConsumer(**self._options.consumer_settings())
             consumer.start()
             self._consumer = consumer
         consumer = self._consumer
-        self._patiently(lambda: consumer.commit(offsets))
+        # A broker may not know the group before the group has read something there.
+        moved = {queue: at for queue, at in offsets.items() if at != self._committed.get(queue, 0)}
+        self._patiently(lambda: consumer.commit(moved))
+        self._committed.update(moved)
 
     # Names, and patience.
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketpipe.client.namespace import without_namespace
+from rocketpipe.errors import MalformedRecord
 from rocketpipe.host import PACKED_V4_BYTES, PACKED_V6_BYTES, unpack_host
 from rocketpipe.message import offset_message_id
 from rocketpipe.spark.property_pairs import PropertyPairs
@@ -100,10 +101,11 @@ class _Columns:
 
     def topic(self) -> pa.Array:
         encoded = self._records.topics.dictionary_encode()
-        names = [
-            without_namespace(self._namespace, str(topic, "utf-8", "replace"))
-            for topic in encoded.dictionary.to_pylist()
-        ]
+        try:
+            topics = [str(topic, "utf-8") for topic in encoded.dictionary.to_pylist()]
+        except UnicodeDecodeError as error:
+            raise MalformedRecord(f"the topic of a record: {error}") from error
+        names = [without_namespace(self._namespace, topic) for topic in topics]
         return pa.array(names, pa.string()).take(encoded.indices)
 
     def broker_name(self) -> pa.Array:
@@ -265,7 +267,7 @@ def _unwrapped(records: StoredRecords, start: int, end: int) -> bytes:
 
 def _timestamps(ms: npt.NDArray[np.int64]) -> pa.Array:
     """Instants; null where a producer's clock said what no timestamp can hold."""
-    fits = np.abs(ms) <= _TIMESTAMP_MS_MAX
+    fits = (ms <= _TIMESTAMP_MS_MAX) & (ms >= -_TIMESTAMP_MS_MAX)
     return pa.array(ms * 1000, _MICROSECONDS, mask=None if fits.all() else ~fits)
 
 

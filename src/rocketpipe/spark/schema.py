@@ -55,6 +55,8 @@ def all_columns(*, with_properties: bool) -> StructType:
 def check_schema(schema: StructType, *, with_properties: bool) -> None:
     """InvalidSetting unless it is a choice of our columns: Spark looks at no schema that a user
     gives. Only what is chosen is decoded."""
+    if not schema.fields:
+        raise InvalidSetting(f"the schema has no column: {', '.join(COLUMNS)} exist")
     seen = set()
     for field in schema.fields:
         name = _BY_LOWER_NAME.get(field.name.lower())
