@@ -1,4 +1,4 @@
-"""A Kafka broker of one node, and the jars of Spark's own connector to it: what Spark users know."""
+"""A Kafka broker of one node, and the jars of Spark's own connector to it."""
 
 import base64
 import hashlib

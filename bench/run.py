@@ -3,6 +3,7 @@
     bench/run.py            every row
     bench/run.py send many  these rows
     bench/run.py broker     those of the embedded broker: see broker.py
+    bench/run.py spark      those of the Spark data source: see spark.py
 
 Figures that are worth keeping go to RESULTS.md, with the machine they came from.
 """
@@ -10,6 +11,7 @@ Figures that are worth keeping go to RESULTS.md, with the machine they came from
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -38,7 +40,8 @@ from tests.apache.programs import JavaProgram, java_program
 BODY_BYTES = 200
 BATCH_MESSAGES = 256  # what send_many packs by default,
 BATCHES_IN_FLIGHT = 16  # and how many of these it has on their way
-BROKER = "broker"  # names all rows of the embedded broker
+BROKER = "broker"  # names all rows of the embedded broker,
+SPARK = "spark"  # and this all of the Spark data source
 
 # Java's programs print averages of their last 9 seconds, for the first time when these are over.
 # That is the warm-up; so long after it nothing of it is left in the averages.
@@ -153,7 +156,7 @@ def line(row: Row, ours: Figures, javas: Figures) -> str:
 
 
 def main(names: list[str]) -> None:
-    known = [*(row.name for row in ROWS), BROKER]
+    known = [*(row.name for row in ROWS), BROKER, SPARK]
     if unknown := set(names) - set(known):
         sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(known)}")
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
@@ -161,6 +164,10 @@ def main(names: list[str]) -> None:
         compare_producers(rows)
     if not names or BROKER in names:
         broker.main()
+    if not names or SPARK in names:
+        # In processes of their own, as Spark takes over much of the one that starts it.
+        for script in ("spark.py", "spark_codec.py"):
+            subprocess.run([sys.executable, str(HERE / script)], check=True)
 
 
 def compare_producers(rows: list[Row]) -> None:

@@ -1,6 +1,6 @@
 """A streaming query of its own process, for tests that kill it: SETTINGS, a JSON object, tells all.
 
-It copies one topic to another, or to Parquet files, until it is killed or all is copied. Then it
+It copies one topic to another until it is killed or all is copied. Then it
 prints `done`. With `fails` the first attempt of each task fails when it has sent some rows: Spark
 has to be told to try again (`master`).
 """
@@ -43,7 +43,7 @@ def main(settings: dict[str, Any]) -> None:
     writing = writing.option("checkpointLocation", settings["checkpoint"])
     query = writing.trigger(availableNow=True).start()
     query.awaitTermination()
-    print("done", flush=True)
+    sys.stdout.write("done\n")
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def error_of(action: Callable[[], object]) -> str:
 def test_rows_of_every_kind_come_back_as_they_were(spark: SparkSession, cluster: Cluster) -> None:
     topic, other = new_topic("spark-rows"), new_topic("spark-rows")
     large = b"compressible " * (4 * 1024 * 1024 // 13)
-    some = [
+    some: list[dict[str, Any]] = [
         {"topic": topic, "body": b"\x00\x01\x02\x00", "tags": "étiquette-标签"},
         {"topic": topic, "body": bytes(range(256)), "keys": ["k-1", "ключ"]},
         {"topic": topic, "body": b"3", "properties": {"名字": "值 é", "spaces": " in "}},
@@ -300,7 +300,7 @@ def test_a_send_that_fails_tells_its_rows_and_attempts(
         ResponseCode.SERVICE_NOT_AVAILABLE, "no more today", topic=topic
     )
     queue = {"queueId": 0, "brokerName": "broker-b"}
-    some = [{"body": b"1"}, {"body": b"2", **queue}, {"body": b"3", **queue}]
+    some: list[dict[str, Any]] = [{"body": b"1"}, {"body": b"2", **queue}, {"body": b"3", **queue}]
     text = error_of(lambda: write(rows(spark, *some), embedded, topic=topic))
     assert "partition 0, 2 rows from 1 on: 2 messages from" in text
     assert f"send to topic {topic!r} failed after 3 attempts" in text
@@ -343,7 +343,7 @@ def test_a_micro_batch_that_comes_again_has_the_same_ids(
     stream(spark, cluster, source, copy, tmp_path)
     assert sorted(int(each.body) for each in stored(cluster, copy, 100)) == list(range(100))
     # As if it had been killed when all was sent and nobody knew it yet.
-    last = max((int(each.name) for each in (tmp_path / "commits").glob("[0-9]*")))
+    last = max(int(each.name) for each in (tmp_path / "commits").glob("[0-9]*"))
     for path in (tmp_path / "commits").glob(f"*{last}*"):
         path.unlink()
     stream(spark, cluster, source, copy, tmp_path)

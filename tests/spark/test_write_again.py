@@ -116,9 +116,7 @@ def test_a_task_that_is_tried_again_sends_the_same_ids(
 def test_a_query_that_is_killed_again_and_again_sends_each_message_under_one_id(
     embedded: EmbeddedCluster, spark_settings: dict[str, str], tmp_path: Path
 ) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    dice = random.Random(seed)
+    dice = random.Random(7)  # when it is killed is never the same all the same
     count = 30_000
     query, copy = copying(embedded, spark_settings, tmp_path, count)
     commits = tmp_path / "checkpoint" / "commits"

@@ -14,7 +14,7 @@ class Encoded(NamedTuple):
     """One message, or several of one topic as a batch; each is legal, and has an id in it."""
 
     topic: str
-    count: int  # of messages; a batch has several
+    message_count: int  # a batch has several
     message_id: str  # of a batch, all of them joined by commas
     body: bytes  # of a batch, its members as `wire.batch` lays them out
     properties: str  # of a batch, those of the whole
@@ -22,7 +22,7 @@ class Encoded(NamedTuple):
 
     @property
     def is_batch(self) -> bool:
-        return self.count > 1
+        return self.message_count > 1
 
     @property
     def messages(self) -> Sequence[Message]:
@@ -52,7 +52,7 @@ class _Decoded(Sequence[Message]):
         self._encoded = encoded
 
     def __len__(self) -> int:
-        return self._encoded.count
+        return self._encoded.message_count
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketpipe.client.checks import check_topic
 from rocketpipe.errors import InvalidMessage
 from rocketpipe.wire.properties import RESERVED_NAMES
 
@@ -76,13 +77,11 @@ def check_properties(names: pa.StringArray, values: pa.StringArray, rows: Rows) 
     refuse(reserved, lambda n: f"{name(n)} is RocketMQ's own: choose another name", rows)
 
 
-def check_topics(topics: list[str | None], rows: Rows, check: Callable[[str], None]) -> None:
+def check_topics(topics: list[str], rows: Rows) -> None:
     """Each of the topics that there are, and the first row that has it."""
     for topic, row in zip(topics, rows.tolist(), strict=True):
-        if topic is None:
-            raise InvalidRow(row, "the topic is null")
         try:
-            check(topic)
+            check_topic(topic)
         except InvalidMessage as error:
             raise InvalidRow(row, str(error)) from None
 

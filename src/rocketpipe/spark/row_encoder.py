@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketpipe.client.checks import RETRY_PREFIX, check_topic
+from rocketpipe.client.checks import RETRY_PREFIX
 from rocketpipe.client.encoded import Encoded, properties_of_all
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.errors import InvalidMessage
@@ -102,7 +102,7 @@ class RowEncoder:
         encoded = column.dictionary_encode()
         topics: list[str] = encoded.dictionary.to_pylist()
         numbers: Numbers = np.asarray(encoded.indices).astype(np.int64)
-        check_topics(topics, np.unique(numbers, return_index=True)[1], check_topic)
+        check_topics(topics, np.unique(numbers, return_index=True)[1])
         return topics, numbers
 
     def _by_queue(

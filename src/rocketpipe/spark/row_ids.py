@@ -1,9 +1,9 @@
-"""The message ids of rows: the same row of the same task has the same id, however often it is sent.
+"""The ids of rows: the same row of the same task has the same id, however often it is sent.
 
-An id is 32 hex digits, as every producer's: 20 that stand for the query, the batch and the partition,
-and 12 that count the rows. RocketMQ's tools take digits 21 to 28 for the milliseconds since the month
-began and look for nothing older. There stand the upper digits of the row's number, nearly always
-zeros: so they look from the month's first day on, and find it.
+An id is 32 hex digits, as every producer's: 20 for the query, the batch and the partition, and 12
+that count the rows. RocketMQ's tools take digits 21 to 28 for the milliseconds since the month
+began, and look for a message from then on. There stand the upper digits of the row's number, nearly
+always zeros: so they look from the month's first day on, and find it.
 """
 
 import hashlib

@@ -58,23 +58,22 @@ def _statuses(parser: OptionParser) -> frozenset[SendStatus]:
 
 
 def _producer(parser: OptionParser, connection: ConnectionOptions) -> ProducerSettings:
-    given = _Given(parser)
-    settings = {
+    settings: dict[str, Any] = {
+        "batch_messages_max": BATCH_MESSAGES_MAX,
         "policy": parser.choice("producer.policy", tuple(POLICIES), "round-robin"),
-        "send_timeout": parser.seconds("producer.sendTimeout", SEND_TIMEOUT),
-        "attempt_timeout": _attempt_timeout(parser),
-        "batch_messages_max": parser.count("producer.batchMessagesMax", BATCH_MESSAGES_MAX),
-        **given.counts("batch_bytes_max", "batches_in_flight_max", "message_bytes_max"),
-        **given.counts("default_topic_queue_nums"),
-        **given.counts("retry_times", "compress_body_bytes_min", minimum=0),
-        **given.flags("retry_another_broker_when_not_store_ok", "vip_channel", "trace"),
-        **given.texts("create_topic_key", "trace_topic", "unit_name", "instance_name"),
-        "busy_pause": parser.seconds("producer.busyPause", ProducerSettings.busy_pause),
         "compression": parser.choice("producer.compression", tuple(Compression), "zlib"),
+        "attempt_timeout": _attempt_timeout(parser),
     }
+    given: dict[str, Any] = {
+        **{name: parser.maybe_count(_option(name), minimum=n) for name, n in _COUNTS.items()},
+        **{name: parser.seconds(_option(name), default) for name, default in _SECONDS.items()},
+        **{name: parser.text(_option(name)) for name in _TEXTS},
+        **{name: parser.flag(_option(name), False) for name in _FLAGS},
+    }
+    settings |= {name: value for name, value in given.items() if value is not None}
     try:
         return ProducerSettings(
-            parser.group("producer.group", DEFAULT_GROUP) or DEFAULT_GROUP,
+            parser.group("producer.group") or DEFAULT_GROUP,
             namespace=connection.namespace,
             **connection.client_settings(),
             **settings,
@@ -84,30 +83,25 @@ def _producer(parser: OptionParser, connection: ConnectionOptions) -> ProducerSe
 
 
 def _attempt_timeout(parser: OptionParser) -> Any:
-    word = parser.text("producer.attemptTimeout", "fair")
-    assert word is not None
-    if word.lower() in ("fair", "none"):
-        return "fair" if word.lower() == "fair" else None
+    word = (parser.text("producer.attemptTimeout") or "fair").lower()
+    if word in ("fair", "none"):
+        return None if word == "none" else word
     return parser.seconds("producer.attemptTimeout", SEND_TIMEOUT)
 
 
-class _Given:
-    """The producer's settings that need nothing but a type, by their names there: `producer.` and
-    the name in camel case; those that are not given keep the producer's defaults."""
-
-    def __init__(self, parser: OptionParser) -> None:
-        self._parser = parser
-
-    def counts(self, *names: str, minimum: int = 1) -> dict[str, int]:
-        values = {name: self._parser.maybe_count(_option(name), minimum=minimum) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
-
-    def flags(self, *names: str) -> dict[str, bool]:
-        return {name: self._parser.flag(_option(name), False) for name in names}
-
-    def texts(self, *names: str) -> dict[str, str]:
-        values = {name: self._parser.text(_option(name)) for name in names}
-        return {name: value for name, value in values.items() if value is not None}
+# Settings of the producer that are options by the same name, in camel case behind `producer.`.
+_COUNTS = {  # and the least they may be
+    "batch_messages_max": 1,
+    "batch_bytes_max": 1,
+    "batches_in_flight_max": 1,
+    "message_bytes_max": 1,
+    "compress_body_bytes_min": 0,
+    "default_topic_queue_nums": 1,
+    "retry_times": 0,
+}
+_SECONDS = {"send_timeout": SEND_TIMEOUT, "busy_pause": ProducerSettings.busy_pause}
+_FLAGS = ("retry_another_broker_when_not_store_ok", "vip_channel", "trace")
+_TEXTS = ("create_topic_key", "trace_topic", "instance_name", "unit_name")
 
 
 def _option(setting: str) -> str:

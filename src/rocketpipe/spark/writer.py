@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
@@ -37,8 +37,6 @@ log = logging.getLogger(__name__)
 # the other, and all that a task keeps in memory.
 ARROW_BATCHES_AHEAD = 2
 
-_QUERY_ID, _BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-
 
 def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
@@ -53,7 +51,7 @@ def batch_writer(
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
-) -> DataSourceStreamArrowWriter:
+) -> DataSourceStreamWriter:
     """What `df.writeStream.format("rocketmq")` writes with; InvalidSetting if it can't."""
     if overwrite:
         raise InvalidSetting(
@@ -61,6 +59,10 @@ def stream_writer(
         )
     parsed = WriteOptions.parse(options, is_stream=True)
     check_columns(schema, has_topic=parsed.topic is not None)
+    try:
+        from rocketpipe.spark.stream_writer import StreamWriter
+    except ImportError:
+        raise InvalidSetting("streams can be written from PySpark 4.1 on") from None
     return StreamWriter(parsed)
 
 
@@ -76,10 +78,8 @@ class Written(WriterCommitMessage):
 
     def __str__(self) -> str:
         each = ", ".join(f"{name} {n}" for name, n in sorted(self.requests_by_broker.items()))
-        return (
-            f"{self.rows} rows, {self.body_bytes} bytes, {self.requests} requests ({each or 'none'}), "
-            f"{self.retries} retries"
-        )
+        requests = f"{self.requests} requests ({each or 'none'}), {self.retries} retries"
+        return f"{self.rows} rows, {self.body_bytes} bytes, {requests}"
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -91,7 +91,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._job_id = options.job_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        partition = _task().partitionId()
+        partition = this_task().partitionId()
         task = task_digits("job", self._job_id, partition)
         return write_rows(iterator, self._options, task, partition)
 
@@ -99,29 +99,7 @@ class BatchWriter(DataSourceArrowWriter):
         log.info("written: %s", total(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _report_abort("job", messages)
-
-
-class StreamWriter(DataSourceStreamArrowWriter):
-    """The same for each micro-batch."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._options = options
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        context = _task()
-        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        if query is None or batch is None:
-            raise InvalidSetting("this Spark tells a task neither its query nor its batch")
-        partition = context.partitionId()
-        task = task_digits("stream", query, batch, partition)
-        return write_rows(iterator, self._options, task, partition)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        log.info("batch %d written: %s", batchId, total(messages))
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _report_abort(f"batch {batchId}", messages)
+        report_abort("job", messages)
 
 
 def write_rows(
@@ -195,16 +173,18 @@ def _failed(partition: int, error: BulkFailed) -> MQError:
     return MQError(f"partition {partition}, {which}: {error}")
 
 
-def _report_abort(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+def report_abort(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """All that can be done: a message that was sent can't be taken back."""
     done = sum(isinstance(each, Written) for each in messages)
     log.warning(
-        "%s not written: %d of %d tasks had finished, with %s. What was sent stays sent; when it is "
-        "sent again, it has the same message ids",
+        "%s not written: %d of %d tasks had finished, with %s. What was sent stays sent, but if it "
+        "is tried again under the same id, its messages have the same ids as well",
         *(what, done, len(messages), total(messages)),
     )
 
 
-def _task() -> TaskContext:
+def this_task() -> TaskContext:
+    """Whatever Spark knows about the task in which this is called."""
     context = TaskContext.get()
     assert context is not None, "Spark writes in tasks"
     return context

@@ -1,4 +1,4 @@
-"""Bulk sends: encoded messages arrive as they are, each queue's in order, and none after a failure."""
+"""Bulk sends: encoded messages arrive as they are, in order at each queue, none after a failure."""
 
 import asyncio
 from typing import Any

@@ -73,24 +73,20 @@ def sent(parcels: Sequence[Encoded]) -> list[Sent]:
     found = []
     for parcel in parcels:
         if parcel.is_batch:
-            members = decode_batch(parcel.body)
             assert parcel.properties == "WAIT\x01true\x02"
+            members = [(each.body, each.properties) for each in decode_batch(parcel.body)]
         else:
-            (members,) = ([parcel],)
-        each: list[Any] = list(members)
-        assert len(each) == parcel.count
-        for member in each:
-            properties = member.properties
-            if isinstance(properties, str):
-                properties = decode_properties(properties)
-            found.append(Sent(parcel, member.body, dict(properties)))
-        assert [one.id for one in found[-parcel.count :]] == parcel.message_id.split(",")
+            members = [(parcel.body, decode_properties(parcel.properties))]
+        some = [Sent(parcel, body, dict(properties)) for body, properties in members]
+        assert [one.id for one in some] == parcel.message_id.split(",")
+        assert len(some) == parcel.message_count
+        found += some
     return sorted(found, key=lambda one: row_of(one.id))
 
 
 def test_bodies_alone_become_one_batch() -> None:
     (parcel,) = encoder().encode(bodies("one", "two", "three"))
-    assert (parcel.topic, parcel.count, parcel.queue) == ("orders", 3, None)
+    assert (parcel.topic, parcel.message_count, parcel.queue) == ("orders", 3, None)
     assert [each.body for each in sent([parcel])] == [b"one", b"two", b"three"]
     assert all(each.properties == {"WAIT": "true"} for each in sent([parcel]))
 
@@ -105,7 +101,7 @@ def test_ids_count_the_rows_of_the_task() -> None:
 
 def test_a_single_row_is_no_batch() -> None:
     (parcel,) = encoder().encode(bodies("one"))
-    assert (parcel.count, parcel.body) == (1, b"one")
+    assert (parcel.message_count, parcel.body) == (1, b"one")
     assert decode_properties(parcel.properties) == {UNIQ_KEY: f"{TASK}{0:012X}", "WAIT": "true"}
 
 
@@ -176,7 +172,7 @@ def test_delayed_rows_go_by_themselves() -> None:
             {"body": b"3"},
         )
     )
-    assert [each.count for each in parcels] == [2, 1, 1]
+    assert [each.message_count for each in parcels] == [2, 1, 1]
     found = sent(parcels)
     assert found[1].properties == {"DELAY": "3", "WAIT": "true"}
     milliseconds = str(int(at.timestamp()) * 1000 + 678)
@@ -186,28 +182,37 @@ def test_delayed_rows_go_by_themselves() -> None:
 
 def test_so_do_large_ones_which_are_compressed_and_those_of_retry_topics() -> None:
     parcels = encoder(compress_body_bytes_min=100).encode(bodies("a", "b" * 100, "c"))
-    assert [each.count for each in parcels] == [2, 1]
-    assert [each.count for each in encoder("%RETRY%group").encode(bodies("a", "b"))] == [1, 1]
+    assert [each.message_count for each in parcels] == [2, 1]
+    assert [each.message_count for each in encoder("%RETRY%group").encode(bodies("a", "b"))] == [
+        1,
+        1,
+    ]
 
 
 def test_requests_keep_the_limits_set() -> None:
-    assert [each.count for each in encoder(batch_messages_max=4).encode(bodies(*"abcdefghij"))] == [
+    assert [
+        each.message_count for each in encoder(batch_messages_max=4).encode(bodies(*"abcdefghij"))
+    ] == [
         4,
         4,
         2,
     ]
     parcels = encoder(batch_bytes_max=1000).encode(bodies(*["x" * 100] * 20))
     assert max(len(each.body) for each in parcels) <= 1000
-    assert {each.count for each in parcels} == {5}
+    assert {each.message_count for each in parcels} == {5}
     parcels = encoder(batch_bytes_max=10).encode(bodies("a", "b"))
-    assert [each.count for each in parcels] == [1, 1]
+    assert [each.message_count for each in parcels] == [1, 1]
 
 
 def test_each_row_may_have_its_own_topic() -> None:
     parcels = encoder(None).encode(
         rows(*({"topic": f"t{n % 3}", "body": b"%d" % n} for n in range(10)))
     )
-    assert [(each.topic, each.count) for each in parcels] == [("t0", 4), ("t1", 3), ("t2", 3)]
+    assert [(each.topic, each.message_count) for each in parcels] == [
+        ("t0", 4),
+        ("t1", 3),
+        ("t2", 3),
+    ]
     assert {each.body: each.request.topic for each in sent(parcels)} == {
         b"%d" % n: f"t{n % 3}" for n in range(10)
     }
@@ -252,7 +257,7 @@ def test_keyed_rows_that_go_alone_keep_their_place() -> None:
             )
         )
     )
-    assert [each.count for each in parcels] == [4, 1, 5]
+    assert [each.message_count for each in parcels] == [4, 1, 5]
 
 
 def test_rows_may_name_their_queue() -> None:

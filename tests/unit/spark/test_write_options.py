@@ -12,9 +12,17 @@ from rocketpipe.message import SendStatus
 from rocketpipe.spark.write_options import WriteOptions
 
 
-def parse(is_stream: bool = False, **options: str) -> WriteOptions:
+def parse(**options: str) -> WriteOptions:
+    return WriteOptions.parse(_named(options), is_stream=False)
+
+
+def parse_of_stream(**options: str) -> WriteOptions:
+    return WriteOptions.parse(_named(options), is_stream=True)
+
+
+def _named(options: dict[str, str]) -> dict[str, str]:
     named = {name.replace("producer_", "producer."): value for name, value in options.items()}
-    return WriteOptions.parse({"namesrv": "127.0.0.1:9876", **named}, is_stream=is_stream)
+    return {"namesrv": "127.0.0.1:9876", **named}
 
 
 def test_what_is_not_given_is_as_the_producer_has_it_but_more_patient() -> None:
@@ -99,7 +107,7 @@ def test_a_time_for_each_attempt_has_a_unit() -> None:
 
 
 def test_a_streams_checkpoint_is_sparks_own() -> None:
-    assert parse(is_stream=True, checkpointLocation="/somewhere").topic is None
+    assert parse_of_stream(checkpointLocation="/somewhere").topic is None
 
 
 @pytest.mark.parametrize(
@@ -125,4 +133,4 @@ def test_a_wrong_option_is_named(options: dict[str, str], reason: str) -> None:
 
 def test_a_stream_has_an_id_already() -> None:
     with pytest.raises(InvalidSetting, match="jobId is for batch writes"):
-        parse(is_stream=True, jobId="mine")
+        parse_of_stream(jobId="mine")
