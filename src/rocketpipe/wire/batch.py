@@ -75,21 +75,22 @@ def decode_batch(data: bytes) -> list[BatchMember]:
 def split_batch(data: bytes) -> list[tuple[int, bytes, bytes]]:
     """Flag, body and encoded properties of every member; MalformedRecord as `decode_batch`."""
     members = []
-    start = 0
-    while start < len(data):
-        if len(data) - start < _MEMBER_BYTES_MIN:
-            raise MalformedRecord(f"{len(data) - start} stray bytes at {start} of a batch")
+    unpack_head = _HEAD.unpack_from
+    start, whole = 0, len(data)
+    while start < whole:
+        if whole - start < _MEMBER_BYTES_MIN:
+            raise MalformedRecord(f"{whole - start} stray bytes at {start} of a batch")
         # Like Java, no matter what stands in place of magic and CRC.
-        size, _, _, flag, body_length = _HEAD.unpack_from(data, start)
+        size, _, _, flag, body_length = unpack_head(data, start)
         body_start = start + _HEAD.size
         body_end = body_start + body_length
         properties_start = body_end + _PROPERTIES_LENGTH.size
         end = start + size
-        if body_length < 0 or not properties_start <= end <= len(data):
+        if body_length < 0 or not properties_start <= end <= whole:
             raise MalformedRecord(f"batch member at {start}: sizes {size} and {body_length}")
         (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_end)
         if properties_start + properties_length != end:
             raise MalformedRecord(f"batch member at {start}: {properties_length} of properties")
-        members.append((flag, bytes(data[body_start:body_end]), bytes(data[properties_start:end])))
+        members.append((flag, data[body_start:body_end], data[properties_start:end]))
         start = end
     return members

@@ -67,12 +67,16 @@ def index_key_hash(index_key: str | bytes, before: int = 0) -> int:
     Or of a key alone, `before` being the hash of `topic#`. Bytes are text as it is stored, UTF-8.
     """
     if isinstance(index_key, bytes) and index_key.isascii():  # what a broker does for each message
-        value = _hash_ascii(index_key, before) & 0xFFFFFFFF
-        if value & 0x80000000:
-            value = (1 << 32) - value
-    else:
-        text = index_key if isinstance(index_key, str) else str(index_key, "utf-8", "replace")
-        value = abs(java_string_hash(text, before))
+        return index_hash(_hash_ascii(index_key, before))
+    text = index_key if isinstance(index_key, str) else str(index_key, "utf-8", "replace")
+    return index_hash(java_string_hash(text, before))
+
+
+def index_hash(value: int) -> int:
+    """What an index file makes of a String.hashCode; `value` may have more than its 32 bits."""
+    value &= 0xFFFFFFFF
+    if value & 0x80000000:
+        value = (1 << 32) - value
     return 0 if value == 1 << 31 else value  # Math.abs(Integer.MIN_VALUE) stays negative in Java
 
 
