@@ -21,7 +21,7 @@ from tests.spark.test_write import create, stored
 
 PROGRAM = Path(__file__).parent / "copying_query.py"
 RUN_SECONDS_MAX = 300.0
-KILLS = 4
+KILLS = 3
 
 
 class Copying:
@@ -117,12 +117,12 @@ def test_a_query_that_is_killed_again_and_again_sends_each_message_under_one_id(
     embedded: EmbeddedCluster, spark_settings: dict[str, str], tmp_path: Path
 ) -> None:
     dice = random.Random(7)  # when it is killed is never the same all the same
-    count = 30_000
-    query, copy = copying(embedded, spark_settings, tmp_path, count)
+    count = 8000
+    query, copy = copying(embedded, spark_settings, tmp_path, count, perTrigger=400)
     commits = tmp_path / "checkpoint" / "commits"
     for number in range(KILLS):
         running = query.start()
-        wanted = number * 5 + dice.randrange(1, 6)  # batches that are over
+        wanted = number * 4 + dice.randrange(1, 5)  # batches that are over
         deadline = time.monotonic() + RUN_SECONDS_MAX
         while len(list(commits.glob("[0-9]*"))) < wanted and running.poll() is None:
             assert time.monotonic() < deadline, "the query does not come forward"

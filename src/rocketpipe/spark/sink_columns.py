@@ -24,10 +24,10 @@ def check_columns(schema: StructType, *, has_topic: bool) -> None:
     `has_topic` says that an option names the topic of all of them.
     """
     for field in schema.fields:
-        kind = _COLUMNS.get(field.name)
+        kind = COLUMNS.get(field.name)
         if kind is None:
             raise InvalidSetting(
-                f"column {field.name!r} can't be written: {', '.join(_COLUMNS)} can; "
+                f"column {field.name!r} can't be written: {', '.join(COLUMNS)} can; "
                 "select or rename the columns first"
             )
         if not kind.takes(field.dataType):
@@ -60,7 +60,7 @@ def _is_texts(kind: DataType) -> bool:
 _TEXT = _Kind("a string", _is_text)
 _WHOLE = _Kind("a whole number", lambda kind: isinstance(kind, IntegralType))
 
-_COLUMNS: Mapping[str, _Kind] = MappingProxyType(
+COLUMNS: Mapping[str, _Kind] = MappingProxyType(
     {
         "body": _Kind("binary or a string", lambda kind: isinstance(kind, BinaryType | StringType)),
         "topic": _TEXT,

@@ -32,6 +32,14 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str], *, is_stream: bool) -> Self:
         """InvalidSetting for what can't be used, by the option's name."""
         parser = OptionParser(options)
+        parsed = cls.read(parser)
+        parser.finish(*_SPARKS_OWN)
+        if parsed.job_id is not None and is_stream:
+            raise InvalidSetting("option jobId is for batch writes: a stream has its query's id")
+        return parsed
+
+    @classmethod
+    def read(cls, parser: OptionParser) -> Self:
         connection = ConnectionOptions.parse(parser)
         topic = parser.text("topic")
         if topic is not None:
@@ -39,13 +47,12 @@ class WriteOptions:
                 check_topic(topic)
             except InvalidMessage as error:
                 raise InvalidSetting(f"option topic: {error}") from None
-        job_id = parser.text("jobId")
-        if job_id is not None and is_stream:
-            raise InvalidSetting("option jobId is for batch writes: a stream has its query's id")
-        statuses = _statuses(parser)
-        producer = _producer(parser, connection)
-        parser.finish(*_SPARKS_OWN)
-        return cls(topic=topic, job_id=job_id, accepted_statuses=statuses, producer=producer)
+        return cls(
+            topic=topic,
+            job_id=parser.text("jobId"),
+            accepted_statuses=_statuses(parser),
+            producer=_producer(parser, connection),
+        )
 
 
 def _statuses(parser: OptionParser) -> frozenset[SendStatus]:
