@@ -1,13 +1,15 @@
 """Measures the Spark data source beside Spark's own Kafka connector, in one run, alternating.
 
-    bench/run.py spark               every row
-    bench/spark.py write-apache ...  these rows, and what they are compared with
+    bench/run.py spark                  every row
+    bench/spark.py write write-apache   these rows, and what they are compared with
+    bench/spark.py --messages 200000    a quick look, whose figures mean little
 
 One local Spark of two threads reads and writes all of them: a Kafka broker, an Apache RocketMQ
 broker and the embedded cluster, each a process of its own on the same machine. Each round measures
 everything once, in turns; the first round warms up, and the median of the others counts.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -32,8 +34,9 @@ from rocketpipe import Admin
 MESSAGES = 2_000_000
 QUEUES = 4
 BODY_BYTES = 200
-PER_TRIGGER = 400_000
-FILLED = "filled"  # the topic that is read
+BATCHES = 5  # of the stream
+FILLED = "filled"  # the topic that is read,
+HALF = "filled-half"  # and one with half as many messages
 
 # What a stock Apache broker hands out in one answer, and what a broker for bulk readers should.
 STOCK_LIMITS = {
@@ -78,7 +81,8 @@ ROWS = (
 class Bench:
     """All that takes part, and what can be measured with it."""
 
-    def __init__(self, needed: Iterable[str], ending: ExitStack) -> None:
+    def __init__(self, messages: int, needed: Iterable[str], ending: ExitStack) -> None:
+        self._messages = messages
         self.spark = start_spark(ending)
         self.kafka = ending.enter_context(KafkaBroker(QUEUES))
         self.apache = ending.enter_context(TheirCluster())
@@ -87,30 +91,28 @@ class Bench:
         self._spark_pid: int = self.spark.sparkContext._gateway.proc.pid  # type: ignore[union-attr]
         self._written = 0
         text = f"cast(rpad(cast(id as string), {BODY_BYTES}, 'x') as binary) as body"
-        rows = self.spark.range(0, MESSAGES, 1, QUEUES)
-        self.rows = rows.selectExpr(text).cache()
-        self.half = rows.where(f"id < {MESSAGES // 2}").selectExpr(text).cache()
+        self.rows = self.spark.range(0, messages, 1, QUEUES).selectExpr(text).cache()
+        self.half = self.spark.range(0, messages // 2, 1, QUEUES).selectExpr(text).cache()
         say(f"{self.rows.count() + self.half.count():,} rows cached")
         self.fill(needed)
 
     def measures(self) -> Mapping[str, Callable[[], Sample]]:
         apache, ours, kafka = self.apache, self.ours, self.kafka
+        timed = partial(partial, self.time)
         return {
-            "kafka-read": partial(self.time, self.read_kafka, kafka.pid),
-            "read": partial(self.time, partial(self.read, ours), ours.broker_pid),
-            "read-body": partial(self.time, partial(self.read, ours, "body"), ours.broker_pid),
-            "read-half": partial(
-                self.time, partial(self.read, ours, topic=f"{FILLED}-half"), ours.broker_pid, 0.5
-            ),
-            "read-apache": partial(self.time, partial(self.read, apache), apache.broker_pid),
+            "kafka-read": timed(kafka.pid, self.read_kafka),
+            "read": timed(ours.broker_pid, partial(self.read, ours)),
+            "read-body": timed(ours.broker_pid, partial(self.read, ours, "body")),
+            "read-half": timed(ours.broker_pid, partial(self.read, ours, topic=HALF), part=0.5),
+            "read-apache": timed(apache.broker_pid, partial(self.read, apache)),
             "read-stock": self.read_stock,
             "pulls": self.pulls,
             "stream": self.stream,
-            "kafka-write": partial(self.time, self.write_kafka, kafka.pid),
-            "write-apache": partial(self.time, partial(self.write, apache), apache.broker_pid),
-            "write": partial(self.time, partial(self.write, ours), ours.broker_pid),
-            "write-half": partial(
-                self.time, partial(self.write, apache, half=True), apache.broker_pid, 0.5
+            "kafka-write": timed(kafka.pid, self.write_kafka),
+            "write-apache": timed(apache.broker_pid, partial(self.write, apache)),
+            "write": timed(ours.broker_pid, partial(self.write, ours)),
+            "write-half": timed(
+                apache.broker_pid, partial(self.write, apache, half=True), part=0.5
             ),
         }
 
@@ -124,10 +126,10 @@ class Bench:
         if {"read", "read-body", "stream"} & set(needed):
             self.write(self.ours, FILLED)
         if "read-half" in needed:
-            self.write(self.ours, f"{FILLED}-half", half=True)
+            self.write(self.ours, HALF, half=True)
 
-    def time(self, work: Callable[[], object], broker_pid: int, part: float = 1.0) -> Sample:
-        count = MESSAGES * part
+    def time(self, broker_pid: int, work: Callable[[], object], *, part: float = 1.0) -> Sample:
+        count = self._messages * part
         spark_cpu, broker_cpu = tree_cpu_seconds(self._spark_pid), cpu_seconds(broker_pid)
         began = time.perf_counter()
         work()
@@ -157,7 +159,7 @@ class Bench:
 
     def read_stock(self) -> Sample:
         self.limit(STOCK_LIMITS)
-        sample = self.time(partial(self.read, self.apache), self.apache.broker_pid)
+        sample = self.time(self.apache.broker_pid, partial(self.read, self.apache))
         self.limit(RAISED_LIMITS)
         return sample
 
@@ -177,12 +179,12 @@ class Bench:
 
     def stream(self) -> Sample:
         """Whole batches alone count: what comes before the first is a query's start."""
-        began: list[float] = []
+        rates: list[float] = []
 
         def run() -> None:
             reader = self.spark.readStream.format("rocketmq").option("topic", FILLED)
             reader = reader.option("startingOffsets", "earliest")
-            reader = reader.option("maxOffsetsPerTrigger", PER_TRIGGER)
+            reader = reader.option("maxOffsetsPerTrigger", self._messages // BATCHES)
             stream = reader.option("namesrv", self.ours.namesrv).load()
             with tempfile.TemporaryDirectory(prefix="rocketpipe-bench-") as folder:
                 query = (
@@ -195,10 +197,10 @@ class Bench:
                 for progress in query.recentProgress[1:]:
                     if progress["numInputRows"]:
                         took = progress["durationMs"]["triggerExecution"] / 1000
-                        began.append(progress["numInputRows"] / took)
+                        rates.append(progress["numInputRows"] / took)
 
-        sample = self.time(run, self.ours.broker_pid)
-        return sample._replace(rate=median(began))
+        sample = self.time(self.ours.broker_pid, run)
+        return sample._replace(rate=median(rates))
 
     def new_topic(self) -> str:
         self._written += 1
@@ -260,13 +262,18 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main(names: list[str]) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--messages", type=int, default=MESSAGES)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(row.name for row in ROWS))
+    arguments = parser.parse_args()
+    messages, names = arguments.messages, arguments.rows
     if unknown := set(names) - {row.name for row in ROWS}:
-        sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
+        parser.error(f"no row {', '.join(unknown)}")
     rows = [row for row in ROWS if not names or row.name in names]
     needed = {name for row in rows for name in (row.ours, row.theirs)}
     with ExitStack() as ending:
-        bench = Bench(needed, ending)
+        bench = Bench(messages, needed, ending)
         measures = {name: each for name, each in bench.measures().items() if name in needed}
         seen: dict[str, list[Sample]] = {name: [] for name in measures}
         for number in range(ROUNDS + 1):
@@ -279,7 +286,7 @@ def main(names: list[str]) -> None:
         name: Sample(*(median(column) for column in zip(*samples, strict=True)))
         for name, samples in seen.items()
     }
-    print(f"\nSpark: {MESSAGES:,} messages of {BODY_BYTES} bytes in {QUEUES} queues, `local[2]`;")
+    print(f"\nSpark: {messages:,} messages of {BODY_BYTES} bytes in {QUEUES} queues, `local[2]`;")
     print(f"theirs is Spark's Kafka connector, but where it says otherwise; Apache's is {VERSION}.")
     print("CPU is in µs a row, Spark's and the broker's.\n")
     print("| row | work | ours/s | theirs/s | ratio | wanted | CPU: ours | theirs |")
@@ -295,4 +302,4 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
