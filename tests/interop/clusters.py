@@ -41,6 +41,7 @@ from tests.apache import programs
 from tests.apache.require import require
 
 TIMEOUT = 20.0  # ample, as a busy machine may take its time
+UNTIL_SECONDS_MAX = 60.0  # for what brokers do by themselves, now and then
 JAVA = Path(__file__).parent / "java"
 
 T = TypeVar("T")
@@ -104,7 +105,7 @@ def java(cluster: Cluster, program: str, *args: str) -> str:
 
 async def until(ask: Callable[[], Awaitable[T | None]]) -> T:
     """What `ask` gives, as soon as it gives something: clusters need a moment for many things."""
-    async with asyncio.timeout(TIMEOUT):
+    async with asyncio.timeout(UNTIL_SECONDS_MAX):
         while True:
             answer = await ask()
             if answer is not None:

@@ -197,8 +197,6 @@ async def _senders(cluster: Cluster, topic: str, run: Run) -> AsyncIterator[None
             namesrv=cluster.namesrv,
             instance_name=policy,
             policy=policy,
-            # Deadline and attempts are as by default. Only news of routes come sooner than in 30 s.
-            poll_name_server_interval=1.0,
         )
         for policy in run.sent
     }

@@ -30,7 +30,9 @@ async def reply_to_all(reader: Reader, producer: AsyncProducer, queue: MessageQu
 
 
 def producer(cluster: Cluster, name: str) -> AsyncProducer:
-    return AsyncProducer("request-reply", namesrv=cluster.namesrv, instance_name=name)
+    return AsyncProducer(
+        "request-reply", namesrv=cluster.namesrv, instance_name=name, send_timeout=TIMEOUT
+    )
 
 
 def test_a_request_gets_its_own_reply(cluster: Cluster) -> None:

@@ -10,7 +10,7 @@ from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
 from rocketpipe.wire.message_id import RecallHandle
-from tests.interop.clusters import Cluster, Reader, needs_timers, new_topic
+from tests.interop.clusters import TIMEOUT, Cluster, Reader, needs_timers, new_topic
 
 wall_ms = SystemClock().wall_ms
 
@@ -24,7 +24,7 @@ def test_a_delay_level_delays(cluster: Cluster) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("delayed")
             queues = await reader.create_topic(topic, cluster.brokers, queues=1)
@@ -46,19 +46,19 @@ def test_a_timer_delays(cluster: Cluster, kind: str) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("timer")
             queues = await reader.create_topic(topic, cluster.brokers, queues=1)
             sent_ms = wall_ms()
-            when = {"delay_seconds": 4, "delay_ms": 4_000, "deliver_at_ms": sent_ms + 4_000}
+            when = {"delay_seconds": 8, "delay_ms": 8_000, "deliver_at_ms": sent_ms + 8_000}
             message = Message(topic, b"later", **{kind: when[kind]})  # type: ignore[arg-type]
             result = await producer.send(message)
             assert [await reader.end(queue) for queue in queues] == [0, 0]
             stored = await delivered(reader, result)
             assert (stored.body, stored.message_id) == (b"later", result.message_id)
             # A broker rounds down to a whole second, and one second more at times.
-            assert stored.store_timestamp_ms - sent_ms >= 1_900
+            assert stored.store_timestamp_ms - sent_ms >= 5_900
             assert result.recall_handle
 
     asyncio.run(main())
@@ -70,12 +70,12 @@ def test_a_timed_message_can_be_taken_back(cluster: Cluster) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("recalled")
             (queue,) = await reader.create_topic(topic, cluster.brokers[:1], queues=1)
-            unwanted = await producer.send(Message(topic, b"unwanted", delay_seconds=5))
-            wanted = await producer.send(Message(topic, b"wanted", delay_seconds=6))
+            unwanted = await producer.send(Message(topic, b"unwanted", delay_seconds=12))
+            wanted = await producer.send(Message(topic, b"wanted", delay_seconds=13))
             assert unwanted.recall_handle is not None
             taken_back = await producer.recall(topic, unwanted.recall_handle)
             assert taken_back == unwanted.message_id
@@ -97,7 +97,7 @@ def test_a_broker_that_can_not_recall_says_so(cluster: Cluster) -> None:
     async def main() -> None:
         async with (
             Reader(cluster.namesrv) as reader,
-            AsyncProducer("timed", namesrv=cluster.namesrv) as producer,
+            AsyncProducer("timed", namesrv=cluster.namesrv, send_timeout=TIMEOUT) as producer,
         ):
             topic = new_topic("not-recalled")
             await reader.create_topic(topic, cluster.brokers, queues=1)

@@ -14,7 +14,7 @@ from rocketpipe import (
     TransactionState,
 )
 from rocketpipe.wire.trace import EndTransaction, Pub, Recall, Trace, decode_traces
-from tests.interop.clusters import Cluster, Reader, mqadmin, needs_timers, new_topic
+from tests.interop.clusters import TIMEOUT, Cluster, Reader, mqadmin, needs_timers, new_topic
 
 pytestmark = pytest.mark.usefixtures("spinning_brokers_end")
 
@@ -40,7 +40,9 @@ def test_mqadmin_shows_what_was_traced(cluster: Cluster) -> None:
     async def main() -> SendResult:
         async with Reader(cluster.namesrv) as reader:
             await reader.create_topic(topic, cluster.brokers, queues=1)
-            async with AsyncProducer("traces", namesrv=cluster.namesrv, trace=True) as producer:
+            async with AsyncProducer(
+                "traces", namesrv=cluster.namesrv, trace=True, send_timeout=TIMEOUT
+            ) as producer:
                 message = Message(topic, b"hello", tags="paid", keys=["o-1", "é"])
                 result = await producer.send(message)
             (trace,) = await traces(reader, result.message_id)
@@ -81,7 +83,11 @@ def test_the_end_of_a_transaction_is_traced(cluster: Cluster) -> None:
         async with Reader(cluster.namesrv) as reader:
             await reader.create_topic(topic, cluster.brokers, queues=1)
             async with AsyncTransactionProducer(
-                "traces", Listener(), namesrv=cluster.namesrv, trace=True
+                "traces",
+                Listener(),
+                namesrv=cluster.namesrv,
+                trace=True,
+                send_timeout=TIMEOUT,
             ) as producer:
                 result = await producer.send_in_transaction(Message(topic, b"hello", keys=["o-1"]))
             sent, ended = await traces(reader, result.send_result.message_id)
@@ -102,7 +108,9 @@ def test_a_recall_is_traced(cluster: Cluster) -> None:
         topic = new_topic("traced")
         async with Reader(cluster.namesrv) as reader:
             await reader.create_topic(topic, cluster.brokers, queues=1)
-            async with AsyncProducer("traces", namesrv=cluster.namesrv, trace=True) as producer:
+            async with AsyncProducer(
+                "traces", namesrv=cluster.namesrv, trace=True, send_timeout=TIMEOUT
+            ) as producer:
                 result = await producer.send(Message(topic, b"hello", delay_seconds=60))
                 assert result.recall_handle is not None
                 await producer.recall(topic, result.recall_handle)

@@ -14,7 +14,7 @@ from rocketpipe import (
     StoredMessage,
     TransactionState,
 )
-from tests.interop.clusters import Cluster, Reader, new_topic
+from tests.interop.clusters import TIMEOUT, Cluster, Reader, new_topic
 
 pytestmark = pytest.mark.usefixtures("spinning_brokers_end")
 
@@ -58,7 +58,11 @@ def transactions(
     cluster: Cluster, listener: Any, group: str, name: str = "first"
 ) -> AsyncTransactionProducer:
     return AsyncTransactionProducer(
-        group, listener, namesrv=cluster.namesrv, instance_name=f"{group}-{name}"
+        group,
+        listener,
+        namesrv=cluster.namesrv,
+        instance_name=f"{group}-{name}",
+        send_timeout=TIMEOUT,
     )
 
 

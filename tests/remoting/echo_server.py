@@ -20,7 +20,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
     """Run to the end, where no task and no socket is left."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await main
         assert asyncio.all_tasks() == {asyncio.current_task()}
 

@@ -42,7 +42,7 @@ Run = Callable[[Scenario], None]
 
 def on_the_real_network(scenario: Scenario) -> None:
     async def main() -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             network = AsyncioNetwork()
             await scenario(Place(network, "127.0.0.1", network))
 
@@ -51,7 +51,7 @@ def on_the_real_network(scenario: Scenario) -> None:
 
 def on_the_simulated_network(scenario: Scenario) -> None:
     async def main(seed: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             network = SimulatedNetwork(seed)
             await scenario(Place(network.host("server"), "server", network.host("client")))
 

@@ -59,7 +59,9 @@ def test_every_way_to_read(embedded: EmbeddedCluster) -> None:
         for number in range(1, 100):
             sent = producer.send(Message("orders", str(number).encode()), queue=queue)
             assert isinstance(sent, SendResult)
-    with PullConsumer("g", namesrv=embedded.namesrv, consume_from="first") as consumer:
+    with PullConsumer(
+        "g", namesrv=embedded.namesrv, consume_from="first", request_timeout=30.0
+    ) as consumer:
         assert "@" in consumer.client_id
         assert queue in consumer.queues("orders")
         consumer.subscribe("orders")
@@ -104,12 +106,14 @@ def test_an_error_in_a_loop_leaves_its_message_to_come_again(embedded: EmbeddedC
         queue = producer.send(Message("bills", b"x")).queue
     with (
         pytest.raises(ZeroDivisionError),
-        PullConsumer("failing", namesrv=embedded.namesrv, consume_from="first") as consumer,
+        PullConsumer(
+            "failing", namesrv=embedded.namesrv, consume_from="first", request_timeout=30.0
+        ) as consumer,
     ):
         consumer.subscribe("bills")
         for _ in consumer:
             raise ZeroDivisionError
-    with PullConsumer("failing", namesrv=embedded.namesrv) as consumer:
+    with PullConsumer("failing", namesrv=embedded.namesrv, request_timeout=30.0) as consumer:
         assert consumer.committed(queue) == 0
 
 
@@ -174,5 +178,5 @@ def test_closing_waits_for_the_listener_and_what_it_did_is_stored(
     ):
         assert at_work.wait(timeout=60)
     assert ended.is_set()
-    with PullConsumer("slow", namesrv=embedded.namesrv) as consumer:
+    with PullConsumer("slow", namesrv=embedded.namesrv, request_timeout=30.0) as consumer:
         assert consumer.committed(queue) == 1

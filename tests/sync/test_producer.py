@@ -88,7 +88,7 @@ def test_every_way_to_send(cluster: TinyCluster) -> None:
 def test_requests_and_recalls(cluster: TinyCluster) -> None:
     with Producer("g", namesrv=cluster.namesrv) as producer:
         with pytest.raises(ReplyTimeout):
-            producer.request(Message("orders", b"x"), timeout=0.5)
+            producer.request(Message("orders", b"x"), timeout=3)
         handle = RecallHandle("orders", "a", 1, "ID").encode()
         assert producer.recall("orders", handle) == "recalled"
     assert cluster.bodies == [b"x"]

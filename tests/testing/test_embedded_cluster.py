@@ -89,7 +89,7 @@ def test_a_frozen_broker_is_passed_over_and_thaws_whole(cluster: EmbeddedCluster
         with broker.frozen():
             assert broker.is_frozen
             for _ in range(4):
-                result = producer.send(Message("frozen", b"x"), timeout=3.0)
+                result = producer.send(Message("frozen", b"x"), timeout=9.0)
                 assert result.queue.broker_name == "broker-a"
         assert not broker.is_frozen
         broker.kill()
@@ -148,7 +148,7 @@ def test_faults_hold_also_after_a_restart(cluster: EmbeddedCluster) -> None:
 
 
 def test_faults_come_from_elsewhere_too(cluster: EmbeddedCluster) -> None:
-    faults = BrokerFaults(cluster.broker("broker-a").address)
+    faults = BrokerFaults(cluster.broker("broker-a").address, timeout=30.0)
     fault = faults.delay((0.1, 0.2), topic="slow", times=3)
     assert faults.active() == [fault]
     assert cluster.broker("broker-a").faults.active() == [fault]
@@ -276,7 +276,7 @@ def test_a_forked_child_does_not_keep_its_ports() -> None:
             with pytest.raises(ConnectFailed, match="nobody listens"):
                 BrokerFaults(broker.address).active()
             broker.start()
-            assert BrokerFaults(broker.address).active() == []
+            assert BrokerFaults(broker.address, timeout=30.0).active() == []
         finally:
             os.write(done[1], b"x")
             os.waitpid(child, 0)

@@ -74,7 +74,7 @@ def test_programs_get_the_addresses_as_json_and_may_cause_faults() -> None:
         addresses = json.loads(said(process))
         names = [(each["name"], each["id"]) for each in addresses["brokers"]]
         assert names == [("broker-a", 0), ("broker-b", 0), ("broker-a", 1), ("broker-b", 1)]
-        faults = BrokerFaults(addresses["brokers"][0]["address"])
+        faults = BrokerFaults(addresses["brokers"][0]["address"], timeout=30.0)
         fault = faults.busy(topic="orders")
         with Producer("g", namesrv=addresses["namesrv"], send_timeout=20.0) as producer:
             for _ in range(8):  # once around the queues: the busy broker has its turns
@@ -89,7 +89,7 @@ def test_faults_must_be_allowed() -> None:
     with serving(*FREE, "--json") as process:
         (broker,) = json.loads(said(process))["brokers"]
         with pytest.raises(BrokerError, match="not supported"):
-            BrokerFaults(broker["address"]).cut()
+            BrokerFaults(broker["address"], timeout=30.0).cut()
 
 
 def test_misuse_and_failure_are_one_line_each(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ How it works
 - Answers are matched to requests by `opaque`, in any order. What is not an answer is a request of
   the peer's and goes to the handler.
 - What is written during one turn of the event loop leaves in one system call: with many requests
-  in flight that saves most of the cost of sending them.
+  in flight that saves most of the cost of sending them. A request that is alone leaves at once.
 - One timer serves the deadlines of all requests (`unanswered.py`).
 - Of many requests that came together a server takes some in each turn of the loop. So the first
   are answered while the others still wait, and both ends work at the same time: a client with 64
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
             self.unheard_since = now
         opaque = self._next_opaque()
         command.opaque = opaque
-        self._write(self._encode(self._signed(command)))
+        self._write(self._encode(self._signed(command)), at_once=not self._unanswered)
         try:
             return await self._unanswered.expect(command, self.address, deadline, timeout)
         except RequestTimeout:
@@ -260,11 +260,16 @@ class Connection(asyncio.Protocol):
 
     # Writing.
 
-    def _write(self, frame: bytes) -> None:
-        if not self._outbox and not self._is_writing_paused:
-            self._loop.call_soon(self._flush)
+    def _write(self, frame: bytes, *, at_once: bool = False) -> None:
+        is_first = not self._outbox
         self._outbox.append(frame)
         self._outbox_bytes += len(frame)
+        if not is_first or self._is_writing_paused:
+            return
+        if at_once:
+            self._flush()
+        else:
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         if self._is_writing_paused or self.lost is not None:

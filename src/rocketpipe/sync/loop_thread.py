@@ -26,7 +26,7 @@ import selectors
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from rocketpipe.errors import IllegalState
 from rocketpipe.sync.signals import SignalsLater
@@ -96,7 +96,7 @@ class LoopThread:
         answered = threading.Lock()
         answered.acquire()
 
-        def on_done(_: object) -> None:
+        def on_done() -> None:
             answered.release()
             self._lend(job)
 
@@ -112,17 +112,13 @@ class LoopThread:
         except BaseException:
             self._give_up(job)
             raise
-        assert job.task is not None
-        try:
-            return job.task.result()
-        except asyncio.CancelledError:
-            raise IllegalState("this client was closed meanwhile") from None
+        return job.result()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> "Future[T]":
         """A future of what the coroutine returns; cancelling it cancels the coroutine."""
         self._admit(coroutine)
         future: Future[T] = Future()
-        job = _Job(coroutine, self, lambda task: _pass_on(task, future))
+        job = _Job(coroutine, self, lambda: _pass_on(job, future))
         try:
             if not self.post(job.start):
                 future.set_result(run_alone(coroutine))
@@ -279,33 +275,60 @@ class LoopThread:
 class _Job(Generic[T]):
     """A coroutine on its way to the loop and through it."""
 
-    __slots__ = ("_coroutine", "_on_done", "_owner", "task")
+    __slots__ = ("_coroutine", "_error", "_has_begun", "_on_done", "_owner", "_result", "_task")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, T],
         owner: LoopThread,
-        on_done: Callable[[asyncio.Task[T]], object],
+        on_done: Callable[[], object],
     ) -> None:
         self._coroutine = coroutine
         self._owner = owner
         self._on_done = on_done
-        self.task: asyncio.Task[T] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._result: T | None = None
+        self._error: BaseException | None = None
+        self._has_begun = False
 
     def start(self) -> None:
         self._owner.jobs += 1
-        self.task = self._owner.loop.create_task(self._coroutine)
-        self.task.add_done_callback(self._done)
+        self._task = self._owner.loop.create_task(self._run())
+        self._task.add_done_callback(self._never_began)
 
-    def _done(self, task: asyncio.Task[T]) -> None:
+    async def _run(self) -> None:
+        # Done is told from within, and not by a callback of the task: that would come one turn of
+        # the loop later, which is a tenth of what a send costs us.
+        self._has_begun = True
+        try:
+            self._result = await self._coroutine
+        except BaseException as error:
+            self._error = error
+        self._end()
+
+    def _never_began(self, task: asyncio.Task[None]) -> None:
+        if not self._has_begun:  # cancelled before its first step
+            self._coroutine.close()
+            self._error = asyncio.CancelledError()
+            self._end()
+
+    def _end(self) -> None:
         self._owner.jobs -= 1
-        self._on_done(task)
+        self._on_done()
+
+    def result(self) -> T:
+        """What it returned or raised."""
+        if self._error is None:
+            return cast(T, self._result)
+        if isinstance(self._error, asyncio.CancelledError):
+            raise IllegalState("this client was closed meanwhile")
+        raise self._error
 
     def cancel(self) -> None:
-        if self.task is None:  # mail is read in order, so it will never start
+        if self._task is None:  # mail is read in order, so it will never start
             self._coroutine.close()
         else:
-            self.task.cancel()
+            self._task.cancel()
 
 
 def refuse_event_loops() -> None:
@@ -327,15 +350,15 @@ def run_alone(coroutine: Coroutine[Any, Any, T]) -> T:
         coroutine.close()
 
 
-def _pass_on(task: asyncio.Task[T], future: "Future[T]") -> None:
+def _pass_on(job: _Job[T], future: "Future[T]") -> None:
     if not future.set_running_or_notify_cancel():
         return  # the user cancelled it
-    if task.cancelled():
-        future.set_exception(IllegalState("this client was closed meanwhile"))
-    elif error := task.exception():
+    try:
+        result = job.result()
+    except BaseException as error:
         future.set_exception(error)
     else:
-        future.set_result(task.result())
+        future.set_result(result)
 
 
 _lock = threading.Lock()  # of _current, and who its clients are

@@ -10,7 +10,8 @@ from rocketpipe.wire.properties import decode_properties, encode_properties_byte
 
 _HEAD = Struct(">iiiii")  # total size, magic 0, CRC 0, flag, body length
 _PROPERTIES_LENGTH = Struct(">h")
-_MEMBER_BYTES_MIN = _HEAD.size + _PROPERTIES_LENGTH.size
+_HEAD_BYTES, _PROPERTIES_LENGTH_BYTES = _HEAD.size, _PROPERTIES_LENGTH.size
+_MEMBER_BYTES_MIN = _HEAD_BYTES + _PROPERTIES_LENGTH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +76,21 @@ def decode_batch(data: bytes) -> list[BatchMember]:
 def split_batch(data: bytes) -> list[tuple[int, bytes, bytes]]:
     """Flag, body and encoded properties of every member; MalformedRecord as `decode_batch`."""
     members = []
-    unpack_head = _HEAD.unpack_from
-    start, whole = 0, len(data)
-    while start < whole:
-        if whole - start < _MEMBER_BYTES_MIN:
-            raise MalformedRecord(f"{whole - start} stray bytes at {start} of a batch")
+    data_end = len(data)
+    start = 0
+    while start < data_end:
+        if data_end - start < _MEMBER_BYTES_MIN:
+            raise MalformedRecord(f"{data_end - start} stray bytes at {start} of a batch")
         # Like Java, no matter what stands in place of magic and CRC.
-        size, _, _, flag, body_length = unpack_head(data, start)
-        body_start = start + _HEAD.size
-        body_end = body_start + body_length
-        properties_start = body_end + _PROPERTIES_LENGTH.size
+        size, _, _, flag, body_length = _HEAD.unpack_from(data, start)
+        body_end = start + _HEAD_BYTES + body_length
+        properties_start = body_end + _PROPERTIES_LENGTH_BYTES
         end = start + size
-        if body_length < 0 or not properties_start <= end <= whole:
+        if body_length < 0 or not properties_start <= end <= data_end:
             raise MalformedRecord(f"batch member at {start}: sizes {size} and {body_length}")
         (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_end)
         if properties_start + properties_length != end:
             raise MalformedRecord(f"batch member at {start}: {properties_length} of properties")
-        members.append((flag, data[body_start:body_end], data[properties_start:end]))
+        members.append((flag, data[start + _HEAD_BYTES : body_end], data[properties_start:end]))
         start = end
     return members

@@ -7,15 +7,12 @@ from functools import lru_cache
 _UTF16 = "utf-16-le" if sys.byteorder == "little" else "utf-16-be"
 
 
-def java_string_hash(text: str, before: int = 0) -> int:
-    """Java's String.hashCode: h = 31 * h + unit over UTF-16 units, as a signed 32-bit int.
-
-    `before` is the hash of what stands before the text, for one who knows that already.
-    """
+def java_string_hash(text: str) -> int:
+    """Java's String.hashCode: h = 31 * h + unit over UTF-16 units, as a signed 32-bit int."""
+    value = 0
     if text.isascii():
-        value = _hash_ascii(text.encode("ascii"), before)
+        value = _hash_ascii(text.encode("ascii"))
     else:
-        value = before
         # Java strings may hold half of a surrogate pair, and hash it like any other unit.
         for unit in memoryview(text.encode(_UTF16, "surrogatepass")).cast("H"):
             value = (31 * value + unit) & 0xFFFFFFFF
@@ -23,16 +20,17 @@ def java_string_hash(text: str, before: int = 0) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
-def _hash_ascii(data: bytes, before: int) -> int:
+def _hash_ascii(data: bytes) -> int:
+    value = 0
     while len(data) > 32:
-        before = (before * _POWERS[32] + _hash_32(data[:32])) & 0xFFFFFFFF
+        value = (value * _POWERS[32] + _hash_32(data[:32])) & 0xFFFFFFFF
         data = data[32:]
-    return before * _POWERS[len(data)] + _hash_32(data)
+    return value * _POWERS[len(data)] + _hash_32(data)
 
 
-# A broker hashes the id of every message, so 32 bytes are done at once, as the digits of one
-# number: neighbours are joined, left times a power of 31 plus right, until one is left. Bytes that
-# are missing on the left are zeros, which change nothing.
+# A producer may choose a queue by a hash for every message, so 32 bytes are done at once, as the
+# digits of one number: neighbours are joined, left times a power of 31 plus right, until one is
+# left. Bytes that are missing on the left are zeros, which change nothing.
 _POWERS = [pow(31, exponent, 1 << 32) for exponent in range(33)]
 _LANES_8, _LANES_16, _LANES_32, _LANES_64, _LANES_128 = (
     int.from_bytes((bytes(width) + b"\xff" * width) * (16 // width), "big")
@@ -61,22 +59,9 @@ _remembered_hash = lru_cache(maxsize=4096)(java_string_hash)
 _REMEMBERED_MAX = 256
 
 
-def index_key_hash(index_key: str | bytes, before: int = 0) -> int:
-    """The hash of `topic#key` in an index file (IndexFile.indexKeyHashMethod).
-
-    Or of a key alone, `before` being the hash of `topic#`. Bytes are text as it is stored, UTF-8.
-    """
-    if isinstance(index_key, bytes) and index_key.isascii():  # what a broker does for each message
-        return index_hash(_hash_ascii(index_key, before))
-    text = index_key if isinstance(index_key, str) else str(index_key, "utf-8", "replace")
-    return index_hash(java_string_hash(text, before))
-
-
-def index_hash(value: int) -> int:
-    """What an index file makes of a String.hashCode; `value` may have more than its 32 bits."""
-    value &= 0xFFFFFFFF
-    if value & 0x80000000:
-        value = (1 << 32) - value
+def index_key_hash(index_key: str) -> int:
+    """The hash of `topic#key` in Apache's index files (IndexFile.indexKeyHashMethod)."""
+    value = abs(java_string_hash(index_key))
     return 0 if value == 1 << 31 else value  # Math.abs(Integer.MIN_VALUE) stays negative in Java
 
 

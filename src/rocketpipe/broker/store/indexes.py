@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from rocketpipe.broker.store.atomic_file import AtomicFile
 from rocketpipe.broker.store.consume_queue import ConsumeQueue
 from rocketpipe.broker.store.disk import Disk
-from rocketpipe.broker.store.key_index import KeyIndex
+from rocketpipe.broker.store.key_index import KeyEntry, KeyIndex
 from rocketpipe.broker.store.open_files import OpenFiles
 from rocketpipe.broker.store.settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 
 _QUEUES_PER_TURN = 64
-_VERSION = 1  # of the checkpoint; one of another version is not used
+_VERSION = 2  # of the checkpoint; one of another version is not used
 
 SyncLog = Callable[[], Awaitable[None]]
 
@@ -107,13 +107,13 @@ class Indexes:
 
     def add_all(self, written: Iterable[Placed]) -> None:
         """Make records of the log known to their queues and to the key index."""
-        add_key = self.keys.add
+        keyed: list[KeyEntry] = []
         for queue, _, tags_code, physical_offset, size, store_timestamp_ms, key_hashes in written:
             if queue is not None:
                 queue.append(physical_offset, size, tags_code)
-            for key_hash in key_hashes:
-                add_key(key_hash, physical_offset, store_timestamp_ms)
+            keyed += [(each, physical_offset, store_timestamp_ms) for each in key_hashes]
             self.store_timestamp_ms = store_timestamp_ms
+        self.keys.add_all(keyed)
 
     async def checkpoint(self, sync_log: SyncLog, *, is_closing: bool = False) -> None:
         """Bring the files up to where the log is now."""

@@ -12,7 +12,7 @@ What else there is to know of a file is in the checkpoint.
 
 import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from struct import Struct
@@ -21,8 +21,10 @@ from typing import Any
 from rocketpipe.broker.store.disk import Disk
 from rocketpipe.broker.store.open_files import OpenFiles
 
-_ENTRY = Struct(">iqiI")
+_ENTRY = Struct(">IqiI")
 _SLOT = Struct(">I")
+
+KeyEntry = tuple[int, int, int]  # hash of a key, offset in the log, store time
 
 # One key for all messages would make a lookup walk past all of them; a broker has other work.
 HOPS_MAX = 20_000
@@ -50,18 +52,21 @@ class _IndexFile:
         self._tail_start = state.count + 1
         self._files = files
 
-    def add(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
+    def add_all(self, entries: Iterable[KeyEntry]) -> None:
         state, slots = self.state, self.slots
         assert slots is not None
-        if not state.count:
-            state.begin_ms = store_timestamp_ms
-        slot = key_hash % state.slots
-        seconds = (store_timestamp_ms - state.begin_ms) // 1000
-        self.tail += _ENTRY.pack(key_hash, physical_offset, seconds, slots[slot])
-        state.count += 1
-        slots[slot] = state.count
-        state.end_ms = store_timestamp_ms
-        state.end_offset = physical_offset
+        count, slot_count, begin_ms = state.count, state.slots, state.begin_ms
+        tail, pack = self.tail, _ENTRY.pack
+        for key_hash, physical_offset, store_timestamp_ms in entries:
+            if not count:
+                begin_ms = store_timestamp_ms
+            slot = key_hash % slot_count
+            seconds = (store_timestamp_ms - begin_ms) // 1000
+            tail += pack(key_hash, physical_offset, seconds, slots[slot])
+            count += 1
+            slots[slot] = count
+        state.count, state.begin_ms = count, begin_ms
+        state.end_ms, state.end_offset = store_timestamp_ms, physical_offset
 
     def newest(self, key_hash: int) -> int:
         slot = key_hash % self.state.slots
@@ -141,8 +146,17 @@ class KeyIndex:
                 last.work_out_slots()
         return True
 
-    def add(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
-        """Note that a record there has a key of that hash."""
+    def add_all(self, entries: Sequence[KeyEntry]) -> None:
+        """Note where records are that have keys of these hashes."""
+        start = 0
+        while start < len(entries):
+            file = self._newest_file(entries[start][1])
+            end = start + self._entries_max - file.state.count
+            file.add_all(entries[start:end])
+            start = end
+
+    def _newest_file(self, physical_offset: int) -> _IndexFile:
+        """The file to add to, where the next record with a key stands there."""
         if not self._files or self._files[-1].state.count >= self._entries_max:
             state = IndexFileState(start=physical_offset, slots=self._slots)
             # A message with many keys may meet two files; their names differ by a little.
@@ -151,7 +165,7 @@ class KeyIndex:
             file = _IndexFile(self._folder, state, self._open_files)
             file.slots = array("I", bytes(self._slots * _SLOT.size))
             self._files.append(file)
-        self._files[-1].add(key_hash, physical_offset, store_timestamp_ms)
+        return self._files[-1]
 
     def find(self, key_hash: int, *, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Where records of such a key are, newest first.

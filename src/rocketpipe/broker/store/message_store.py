@@ -12,7 +12,6 @@ from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
 from rocketpipe.broker.store.indexes import Indexes, Placed, quick_placed
-from rocketpipe.broker.store.key_hashes import KeyHashes
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
@@ -21,6 +20,7 @@ from rocketpipe.broker.store.record_facts import (
     is_in_queue,
     is_legal_topic,
     key_hash,
+    key_hashes,
     looks_torn,
     tags_code_of,
 )
@@ -290,11 +290,10 @@ class MessageStore:
         offset, queue_offset = start, first_offset
         placed_queue = queue if step else None
         offsets: list[int] = []
-        keys = KeyHashes(topic, sys_flag)
         placed: list[Placed] = []
         for record, (_, _, properties) in zip(records, members, strict=True):
             tags_code = tags_code_of(topic, properties, now_ms, settings.delay_levels)
-            hashes = keys.of(properties)
+            hashes = key_hashes(topic, properties, sys_flag)
             values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
             placed.append(quick_placed(values))
             offsets.append(offset)

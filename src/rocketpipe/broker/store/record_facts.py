@@ -5,8 +5,9 @@ Worked out in the same way from a message that is put and from a record that is 
 
 from collections.abc import Sequence
 from functools import lru_cache
+from zlib import crc32
 
-from rocketpipe.wire.hashing import index_key_hash, java_string_hash, tags_code
+from rocketpipe.wire.hashing import tags_code
 from rocketpipe.wire.properties import DELAY, KEYS, TAGS, UNIQ_KEY
 from rocketpipe.wire.sys_flag import (
     TRANSACTION_MASK,
@@ -42,17 +43,20 @@ def tags_code_of(
 
 
 def key_hashes(topic: str, properties: bytes, sys_flag: int) -> list[int]:
-    """The hashes of the unique id and of each key, for the key index (IndexService.buildIndex)."""
+    """The hashes of the unique id and of each key, for the key index (IndexService.buildIndex).
+
+    The index is our own, and so is its hash: Java's takes ten times as long here.
+    """
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return []
     hashes = []
     before = _prefix_hash(topic)
     unique_id = property_value(properties, _UNIQ_KEY)
     if unique_id:
-        hashes.append(index_key_hash(unique_id, before))
+        hashes.append(crc32(unique_id, before))
     if _KEYS in properties:
         keys = property_value(properties, _KEYS)
-        hashes += [index_key_hash(key, before) for key in keys.split(b" ") if key]
+        hashes += [crc32(key, before) for key in keys.split(b" ") if key]
     return hashes
 
 
@@ -61,7 +65,7 @@ def key_hash(topic: str, key: str) -> int:
 
     Nothing is remembered here: whoever asks may name topics of any length.
     """
-    return index_key_hash(key, java_string_hash(f"{topic}#"))
+    return crc32(f"{topic}#{key}".encode("utf-8", "replace"))
 
 
 @lru_cache(maxsize=4096)
@@ -109,4 +113,4 @@ def property_value(properties: bytes, start: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _prefix_hash(topic: str) -> int:
-    return java_string_hash(f"{topic}#")
+    return crc32(f"{topic}#".encode())
