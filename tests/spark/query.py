@@ -1,8 +1,9 @@
 """A query in a process of its own: `python -m tests.spark.query JSON`.
 
 The JSON says where (`master` or `remote`), with which `settings` of Spark and `options` of the
-source, and into which `folder` a stream writes. `follow` runs until it is killed; otherwise it
-reads once as a batch and once as a stream, and prints what it found as a line of JSON.
+source, into which `folder` a stream writes, and the `limit` of rows in a micro-batch. `follow` runs
+until it is killed; otherwise it reads once as a batch and once as a stream, and prints what it
+found as a line of JSON.
 """
 
 import json
@@ -38,7 +39,7 @@ def main(task: dict[str, Any]) -> None:
 def stream(spark: SparkSession, task: dict[str, Any], **trigger: Any) -> StreamingQuery:
     folder = Path(task["folder"])
     reader = spark.readStream.format("rocketmq").options(**task["options"])
-    frame = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 500).load()
+    frame = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=task["limit"]).load()
     return (
         frame.select("brokerName", "queueId", "queueOffset", "body")
         .writeStream.format("parquet")

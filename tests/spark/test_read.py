@@ -231,7 +231,7 @@ def test_what_is_wrong_is_told(
     assert "hush" not in str(caught.value)
 
 
-def test_deleted_messages_follow_fail_on_data_loss(
+def test_offsets_that_queues_do_not_have_are_refused(
     spark: SparkSession, embedded_cluster: EmbeddedCluster
 ) -> None:
     topic = make_topic(embedded_cluster, "bounds")
@@ -239,6 +239,11 @@ def test_deleted_messages_follow_fail_on_data_loss(
     beyond = json.dumps({topic: {"broker-a": {"0": 6}}})
     with pytest.raises(PySparkException, match="offset 6 of queue 0"):
         read(spark, embedded_cluster, topic=topic, startingOffsets=beyond).collect()
+    three, two = (json.dumps({topic: {"broker-a": {"0": number}}}) for number in (3, 2))
+    with pytest.raises(PySparkException, match="from offset 3 up to 2"):
+        read(
+            spark, embedded_cluster, topic=topic, startingOffsets=three, endingOffsets=two
+        ).collect()
     unknown = json.dumps({topic: {"broker-z": {"0": 6}}})
     with pytest.raises(PySparkException, match="which is not read"):
         read(spark, embedded_cluster, topic=topic, startingOffsets=unknown).collect()

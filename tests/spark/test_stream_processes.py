@@ -23,7 +23,8 @@ from tests.interop.clusters import Cluster
 from tests.spark.topics import make_topic, numbered, send
 
 ROOT = Path(__file__).parents[2]
-DEADLINE = 300.0  # seconds, for a session to start and a query to get somewhere
+SENDS_MAX = 2000  # of twenty messages, so that a slow machine is not given ever more to read
+DEADLINE = 600.0  # seconds, for a session to start and a query to get somewhere
 KILLS = int(os.environ.get("ROCKETPIPE_KILLS", "5"))  # 20 and more in a long test
 
 
@@ -60,8 +61,9 @@ def test_reading_where_driver_and_executors_are_apart(
 ) -> None:
     topic = make_topic(embedded_cluster, "apart")
     send(embedded_cluster, numbered(topic, 2000))
-    options = {"namesrv": embedded_cluster.namesrv, "topic": topic, "minPartitions": 8}
-    task = {**where, "settings": spark_settings, "options": options, "folder": str(tmp_path)}
+    options = {"namesrv": embedded_cluster.namesrv, "topic": topic}
+    task: dict[str, Any] = {**where, "settings": spark_settings, "options": options}
+    task |= {"folder": str(tmp_path), "limit": 1000}
     assert finish(task) == {"rows": 2000, "streamed": 2000}
 
 
@@ -72,7 +74,9 @@ def sending(cluster: Cluster, topic: str) -> Iterator[None]:
 
     def run() -> None:
         with Producer("spark-kills", namesrv=cluster.namesrv) as producer:
-            while not is_over.wait(0.02):
+            for _ in range(SENDS_MAX):
+                if is_over.wait(0.1):
+                    return
                 try:
                     producer.send_many([Message(topic, os.urandom(50)) for _ in range(20)])
                 except MQError:
@@ -101,7 +105,7 @@ def test_a_query_that_is_killed_at_random_writes_each_message_once(
     send(cluster, numbered(topic, 100))
     options = {"namesrv": cluster.namesrv, "topic": topic}
     task: dict[str, Any] = {"master": "local[2]", "settings": spark_settings, "options": options}
-    task |= {"folder": str(tmp_path), "follow": True}
+    task |= {"folder": str(tmp_path), "follow": True, "limit": 500}
     commits = tmp_path / "checkpoint" / "commits"
 
     def batches() -> int:
@@ -128,7 +132,7 @@ def test_a_query_that_is_killed_at_random_writes_each_message_once(
             finally:
                 kill(process)
     # All that is stored is read to the end, and compared with what brokers hold.
-    process = start(task, stderr=subprocess.DEVNULL)
+    process = start({**task, "limit": 1_000_000}, stderr=subprocess.DEVNULL)
     with Admin(namesrv=cluster.namesrv) as admin:
         ends = {queue: admin.max_offset(queue) for queue in admin.subscribe_queues(topic)}
     expected = {

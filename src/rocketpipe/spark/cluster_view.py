@@ -21,7 +21,7 @@ from rocketpipe.errors import (
 )
 from rocketpipe.message import MessageQueue
 from rocketpipe.spark.offsets import Offsets
-from rocketpipe.spark.planning import Held, report_loss
+from rocketpipe.spark.planning import Held, name_of, report_loss
 from rocketpipe.spark.positions import EARLIEST, GROUP, LATEST, OFFSET, Position, Positions
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.sync.admin import Admin
@@ -89,7 +89,7 @@ class ClusterView:
             return held
         for queue in wanted:
             if queue not in held:
-                raise InvalidSetting(f"option assign: the cluster has no {_name(queue)}")
+                raise InvalidSetting(f"option assign: the cluster has no {name_of(queue)}")
         return {queue: held[queue] for queue in wanted}
 
     def _held(self, topic: str) -> dict[MessageQueue, Held]:
@@ -115,7 +115,7 @@ class ClusterView:
         for queue in positions.by_queue:
             if queue not in held:
                 side = "starting" if is_start else "ending"
-                raise InvalidSetting(f"the {side} offsets name {_name(queue)}, which is not read")
+                raise InvalidSetting(f"the {side} offsets name {name_of(queue)}, which is not read")
         return {
             queue: self._patiently(
                 lambda queue=queue, now=now: self._offset(  # type: ignore[misc]
@@ -142,8 +142,8 @@ class ClusterView:
         offset = self._first_stored_at(queue, position.value, now)
         if is_start and offset == now.end and self._options.no_offset_is_error:
             raise InvalidSetting(
-                f"{_name(queue)} has no message that was stored at {position.value} or later; with"
-                " the option startingOffsetsByTimestampStrategy=latest reading begins at its end"
+                f"{name_of(queue)} has no message that was stored at {position.value} or later;"
+                " with the option startingOffsetsByTimestampStrategy=latest it is begun at its end"
             )
         return offset
 
@@ -151,7 +151,7 @@ class ClusterView:
         """An offset somebody gave, which the queue may not reach, or not have any more."""
         if offset > now.end:
             raise InvalidSetting(
-                f"offset {offset} of {_name(queue)}: it has {now.first} up to {now.end}"
+                f"offset {offset} of {name_of(queue)}: it has {now.first} up to {now.end}"
             )
         if offset < now.first and is_start:
             report_loss(queue, offset, now.first, fails=self._options.fail_on_data_loss)
@@ -231,7 +231,3 @@ def _may_pass(error: MQError) -> bool:
     if isinstance(error, BrokerError):
         return error.code in PASSING
     return isinstance(error, RemotingError) and not isinstance(error, NoRoute)
-
-
-def _name(queue: MessageQueue) -> str:
-    return f"queue {queue.queue_id} of topic {queue.topic!r} on {queue.broker_name}"

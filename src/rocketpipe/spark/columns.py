@@ -7,7 +7,7 @@ for costs nothing.
 """
 
 import zlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -47,6 +47,9 @@ from rocketpipe.wire.record import (
 )
 from rocketpipe.wire.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH, STORE_HOST_V6
 
+# Of decompressed bodies in one batch; an Arrow array holds 2 GiB at most.
+PLAIN_BYTES_MAX = 64 << 20
+
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
 _MAP = pa.map_(pa.string(), pa.string())
 _TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1  # beyond it a count of microseconds overflows
@@ -70,25 +73,42 @@ class ColumnDecoder:
         self._namespace = namespace
         self._tags = pa.array(sorted(tags), pa.string()) if tags else None
 
-    def decode(self, answers: Sequence[bytes], start: int, end: int) -> pa.RecordBatch:
+    def decode(self, answers: Sequence[bytes], start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The messages of these answers whose offsets lie in this range, in order.
 
         With tags, only those that have one of them: brokers compare hashes, and hashes collide.
-        MalformedRecord when a record is damaged.
+        MalformedRecord when a record is damaged. It is one batch, unless bodies turn out to be much
+        larger than they are stored.
         """
-        buffer = b"".join(answers)
-        records = StoredRecords(buffer)
+        records = StoredRecords(b"".join(answers))
         if (records.sys_flags & INNER_BATCH).any():
             buffer = _unwrapped(records, start, end)
             if not buffer:
-                return pa.RecordBatch.from_pylist([], schema=self._schema)
+                return
             records = StoredRecords(buffer)
+        yield from self._batches(records)
+
+    def _batches(self, records: StoredRecords) -> Iterator[pa.RecordBatch]:
+        try:
+            batch = self._batch(records)
+        except _TooLarge:
+            middle = int(records.starts[len(records) // 2])
+            yield from self._batches(StoredRecords(records.buffer[:middle]))
+            yield from self._batches(StoredRecords(records.buffer[middle:]))
+        else:
+            yield batch
+
+    def _batch(self, records: StoredRecords) -> pa.RecordBatch:
         columns = _Columns(records, self._broker_name, self._namespace)
         arrays = [_fit(_COLUMNS[field.name.lower()](columns), field.type) for field in self._schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         if self._tags is not None:
             batch = batch.filter(pc.is_in(columns.tags, value_set=self._tags))
         return batch
+
+
+class _TooLarge(Exception):
+    """Decompressed, the bodies of some records are more than one batch should hold."""
 
 
 class _Columns:
@@ -165,9 +185,13 @@ class _Columns:
         if not is_compressed.any():
             return records.bodies
         rows = np.flatnonzero(is_compressed).tolist()
-        plain = [
-            decompress(records.bodies[row].as_py(), int(records.sys_flags[row])) for row in rows
-        ]
+        plain: list[bytes] = []
+        size = 0
+        for row in rows:
+            plain.append(decompress(records.bodies[row].as_py(), int(records.sys_flags[row])))
+            size += len(plain[-1])
+            if size > PLAIN_BYTES_MAX and len(records) > 1:
+                raise _TooLarge
         both = pa.concat_arrays([records.bodies, pa.array(plain, pa.binary())])
         places = np.arange(len(records))
         places[rows] = len(records) + np.arange(len(rows))

@@ -55,9 +55,15 @@ class OptionParser:
             raise wrong(name, value, "true or false")
         return value.lower() == "true"
 
-    def count(self, name: str, default: int, *, minimum: int = 1) -> int:
+    def count(
+        self, name: str, default: int, *, minimum: int = 1, maximum: int | None = None
+    ) -> int:
         value = self.maybe_count(name, minimum=minimum)
-        return default if value is None else value
+        if value is None:
+            return default
+        if maximum is not None and value > maximum:
+            raise wrong(name, str(value), f"a whole number from {minimum} to {maximum}")
+        return value
 
     def maybe_count(self, name: str, *, minimum: int = 1) -> int | None:
         value = self.text(name)

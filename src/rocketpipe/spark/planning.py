@@ -113,3 +113,8 @@ def report_loss(queue: MessageQueue, wanted: int, found: int, *, fails: bool) ->
     if fails:
         raise gap
     log.warning("%s", gap)
+
+
+def name_of(queue: MessageQueue) -> str:
+    """As errors name it."""
+    return f"queue {queue.queue_id} of topic {queue.topic!r} on {queue.broker_name}"

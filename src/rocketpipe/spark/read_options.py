@@ -99,7 +99,7 @@ class ReadOptions:
             sql=sql,
             group=group,
             include_properties=parser.flag("includeProperties", True),
-            batch_bytes=parser.count("batchBytes", 4 << 20),
+            batch_bytes=parser.count("batchBytes", 4 << 20, maximum=1 << 30),
             pull_batch_size=parser.count("pullBatchSize", 1024),
             pulls_in_flight=parser.count("pullsInFlight", 8),
             pull_timeout=parser.seconds("pullTimeout", 30.0),

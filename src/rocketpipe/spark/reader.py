@@ -6,9 +6,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from rocketpipe.errors import InvalidSetting
 from rocketpipe.spark.cluster_view import ClusterView
 from rocketpipe.spark.columns import ColumnDecoder
-from rocketpipe.spark.planning import QueueRange, split
+from rocketpipe.spark.planning import QueueRange, name_of, split
 from rocketpipe.spark.positions import EARLIEST, LATEST, Position, Positions
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.spark.schema import arrow_schema, check_schema
@@ -36,6 +37,12 @@ class RocketMQReader(DataSourceReader):
             held = cluster.held(cluster.topics())
             starts = cluster.resolve(starting, held, is_start=True)
             ends = cluster.resolve(ending, held, is_start=False)
+        for queue, start in starts.items():
+            if start > ends[queue]:
+                raise InvalidSetting(
+                    f"{name_of(queue)} would be read from offset {start} up to {ends[queue]}: the"
+                    " starting and the ending options contradict"
+                )
         return split(
             [QueueRange(queue, starts[queue], ends[queue]) for queue in sorted(held)],
             partitions_min=options.partitions_min,
@@ -65,7 +72,7 @@ def read_range(
             wanted.queue, wanted.start, wanted.end, expression=options.expression
         )
         for gathered in _gather(answers, options.batch_bytes):
-            yield decoder.decode(gathered, wanted.start, wanted.end)
+            yield from decoder.decode(gathered, wanted.start, wanted.end)
 
 
 def _gather(answers: Iterable[bytes], bytes_min: int) -> Iterator[list[bytes]]:

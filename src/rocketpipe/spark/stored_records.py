@@ -5,7 +5,6 @@ that does not fill its size exactly is an error, and it is `wire.record` that wo
 """
 
 from functools import cached_property
-from struct import Struct
 from typing import Any
 
 import numpy as np
@@ -20,15 +19,14 @@ from rocketpipe.wire.record import (
     MAGIC_AT,
     MAGIC_V1,
     MAGIC_V2,
-    RECORD_BYTES_MIN,
     SYS_FLAG_AT,
+    record_starts,
     split_record,
 )
 from rocketpipe.wire.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 Ints = npt.NDArray[np.int64]
 
-_SIZE = Struct(">i")
 _V6_MORE = 12  # bytes that an IPv6 host takes beyond those of an IPv4 one
 
 # Places in a record whose hosts are IPv4.
@@ -45,7 +43,7 @@ class StoredRecords:
 
     def __init__(self, buffer: bytes) -> None:
         self.buffer = buffer
-        self.starts: Ints = np.array(_walk(buffer), dtype=np.int64)
+        self.starts: Ints = np.array(record_starts(buffer), dtype=np.int64)
         self.ends: Ints = np.append(self.starts[1:], len(buffer))
         self._check()
 
@@ -185,21 +183,3 @@ def offsets_of(pieces: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
     if data is None or first == last:
         return offsets.astype(np.int64) - first, np.empty(0, dtype=np.uint8)
     return offsets.astype(np.int64) - first, np.frombuffer(data, np.uint8, last - first, first)
-
-
-def _walk(buffer: bytes) -> list[int]:
-    """Where each record begins."""
-    starts: list[int] = []
-    append, unpack = starts.append, _SIZE.unpack_from
-    position, end = 0, len(buffer)
-    last = end - RECORD_BYTES_MIN
-    while position <= last:
-        append(position)
-        (size,) = unpack(buffer, position)
-        if size < RECORD_BYTES_MIN:
-            raise MalformedRecord(f"the record at {position} of {end} bytes says {size}")
-        position += size
-    if position != end:
-        start = position if position < end else starts[-1]
-        raise MalformedRecord(f"the record at {start} of {end} bytes is cut off")
-    return starts

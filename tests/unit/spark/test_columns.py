@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rocketpipe.errors import MalformedRecord
 from rocketpipe.message import StoredMessage
+from rocketpipe.spark import columns
 from rocketpipe.spark.columns import ColumnDecoder
 from rocketpipe.spark.schema import COLUMNS, all_columns, arrow_schema
 from rocketpipe.wire.batch import join_batch
@@ -25,7 +26,7 @@ ENDLESS = 1 << 62
 
 def decode(*answers: bytes, schema: pa.Schema = SCHEMA, **settings: Any) -> list[dict[str, Any]]:
     decoder = ColumnDecoder(schema, broker_name="broker-a", **settings)
-    batch = decoder.decode(answers, 0, ENDLESS)
+    (batch,) = decoder.decode(answers, 0, ENDLESS)
     batch.validate(full=True)
     assert batch.schema == schema
     rows: list[dict[str, Any]] = batch.to_pylist(maps_as_pydicts="strict")
@@ -178,13 +179,30 @@ def test_a_batch_that_is_stored_as_one_record_becomes_a_row_for_each_message() -
     )
     plain = encode_record(stored_message(queue_offset=14))
     decoder = ColumnDecoder(SCHEMA, broker_name="broker-a")
-    rows = decoder.decode([encode_record(batch) + plain], 11, 13).to_pylist()
+    (found,) = decoder.decode([encode_record(batch) + plain], 11, 13)
+    rows = found.to_pylist()
     assert [(row["queueOffset"], row["body"], row["tags"]) for row in rows] == [
         (11, b"x1", "t1"),
         (12, b"x2", "t2"),
         (14, b"body", None),
     ]
-    assert decoder.decode([encode_record(batch)], 20, 30).num_rows == 0
+    assert list(decoder.decode([encode_record(batch)], 20, 30)) == []
+
+
+def test_bodies_that_unfold_to_much_come_in_several_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(columns, "PLAIN_BYTES_MAX", 100_000)
+    bodies = [bytes([number]) * 40_000 for number in range(7)] + [b"9" * 200_000]
+    flag = COMPRESSED | Compression.ZLIB.sys_flag
+    records = [
+        encode_record(stored_message(body=compress(body, Compression.ZLIB.sys_flag), sys_flag=flag))
+        for body in bodies
+    ]
+    decoder = ColumnDecoder(SCHEMA, broker_name="broker-a")
+    batches = list(decoder.decode(records, 0, ENDLESS))
+    assert [row["body"] for batch in batches for row in batch.to_pylist()] == bodies
+    assert [batch.num_rows for batch in batches] == [2, 2, 2, 1, 1]
 
 
 # Damage.

@@ -72,6 +72,7 @@ def test_several_topics() -> None:
         ({"secretKey": "hush"}, "option accessKey is missing"),
         ({"tlsKeyFile": "k"}, "option tls: key_file is of no use without cert_file"),
         ({"tls": "false", "tlsCaFile": "f"}, "options tls=false and tlsCaFile contradict"),
+        ({"batchBytes": "2000000000"}, "option batchBytes is '2000000000': it must be a whole"),
         ({"retries": "-1"}, "option retries is '-1'"),
     ],
 )

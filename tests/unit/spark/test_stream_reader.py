@@ -1,7 +1,9 @@
 """Where each micro-batch ends, with a cluster that is only pretended."""
 
+import importlib
 import json
 import pickle
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -230,3 +232,23 @@ def test_a_reader_can_be_pickled_before_it_is_used(cluster: FakeCluster) -> None
     given = {"namesrv": "h:1", "topic": "orders"}
     made = stream_reader.stream_reader(given, all_columns(with_properties=True))
     assert pickle.loads(pickle.dumps(made))._options == made._options
+
+
+def test_pyspark_before_4_2_gets_a_reader_without_limits(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which has no module for them, and asks without arguments."""
+    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
+    older = importlib.reload(stream_reader)
+    try:
+        monkeypatch.setattr(older, "ClusterView", cluster)
+        assert not older.HAS_LIMITS
+        given = {"namesrv": "h:1", "topic": "orders", "maxOffsetsPerTrigger": "11"}
+        given["startingOffsets"] = "earliest"
+        mine = older.stream_reader(given, all_columns(with_properties=True))
+        assert mine.initialOffset() == at(0, 0)
+        assert mine.latestOffset() == at(10, 1)
+        assert mine.partitions(at(0, 0), at(10, 1)) == [QueueRange(A, 0, 10), QueueRange(B, 0, 1)]
+    finally:
+        monkeypatch.undo()
+        importlib.reload(stream_reader)

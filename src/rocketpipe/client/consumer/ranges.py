@@ -21,7 +21,7 @@ from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, OffsetGap, RemotingError
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData
-from rocketpipe.wire.record import RECORD_BYTES_MIN
+from rocketpipe.wire.record import QUEUE_OFFSET_AT, SYS_FLAG_AT, record_starts
 from rocketpipe.wire.sys_flag import INNER_BATCH
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ PASSING = frozenset(
     }
 )
 
-_HEAD = Struct(">i16xq8xi")  # size, queue offset and sysFlag of a record
+_QUEUE_OFFSET = Struct(">q")
 
 
 @dataclass(slots=True, eq=False)
@@ -124,9 +124,7 @@ class RangeReader:
                 offset = span.next_offset
                 pulled = await self._pull(offset, span.end - offset)
                 if pulled.status is PullStatus.FOUND:
-                    found = self._check(pulled, offset)
-                    is_whole = found[-1][1] < span.end
-                    body = pulled.body if is_whole else cut(pulled.body, found, span.end)
+                    body = self._check(pulled, offset, span.end)
                     if body:
                         self._held_bytes += len(body)
                         span.bodies.append(body)
@@ -170,18 +168,32 @@ class RangeReader:
                 log.info("pull again: %s", error)
             await asyncio.sleep(RETRY_PAUSE)
 
-    def _check(self, pulled: Pulled, offset: int) -> "list[tuple[int, int]]":
-        """Where the records of an answer begin, and their offsets; OffsetGap if any is missing."""
-        found, is_dense = walk(pulled.body)
-        if not found or pulled.next_offset <= offset:
+    def _check(self, pulled: Pulled, offset: int, end: int) -> bytes:
+        """The part of an answer before the offset `end`; OffsetGap if a message is missing."""
+        body, starts = pulled.body, record_starts(pulled.body)
+        if not starts or pulled.next_offset <= offset:
             raise MalformedRecord(
                 f"{self._queue}: an answer from offset {offset} on that leads nowhere"
             )
-        if is_dense and not self._is_filtered and not self._skips_gaps:
-            for expected, (_, at) in enumerate(found, offset):
-                if at != expected:
-                    raise OffsetGap(self._queue, expected, at, "messages in between are gone")
-        return found
+        first, last = queue_offset(body, starts[0]), queue_offset(body, starts[-1])
+        # Offsets rise from record to record, so the ends tell whether any is missing in between.
+        is_dense = first == offset and last - first == len(starts) - 1
+        if not is_dense and not self._is_filtered and not self._skips_gaps:
+            self._find_gap(body, starts, offset)
+        if last < end:
+            return body
+        # With a filter a broker looks beyond what was asked for.
+        return body[: next(start for start in starts if queue_offset(body, start) >= end)]
+
+    def _find_gap(self, body: bytes, starts: list[int], offset: int) -> None:
+        """OffsetGap, unless some records are batches of messages, which may begin anywhere."""
+        lowest_byte = SYS_FLAG_AT + 3
+        if any(body[start + lowest_byte] & INNER_BATCH for start in starts):
+            return
+        for expected, start in enumerate(starts, offset):
+            found = queue_offset(body, start)
+            if found != expected:
+                raise OffsetGap(self._queue, expected, found, "messages in between are gone")
 
     def _over_gap(self, offset: int, end: int, pulled: Pulled) -> int:
         """Where the queue goes on; OffsetGap unless gaps are to be skipped."""
@@ -194,24 +206,7 @@ class RangeReader:
         return found if found > offset else end  # it ends before our range does
 
 
-def walk(body: bytes) -> tuple[list[tuple[int, int]], bool]:
-    """Where each record begins and which queue offset it has, and whether each is one message."""
-    found = []
-    position = 0
-    is_dense = True
-    while position < len(body):
-        if len(body) - position < RECORD_BYTES_MIN:
-            raise MalformedRecord(f"the record at {position} of {len(body)} bytes is cut off")
-        size, queue_offset, sys_flag = _HEAD.unpack_from(body, position)
-        if size < RECORD_BYTES_MIN or size > len(body) - position:
-            raise MalformedRecord(f"the record at {position} of {len(body)} bytes says {size}")
-        found.append((position, queue_offset))
-        is_dense = is_dense and not sys_flag & INNER_BATCH
-        position += size
-    return found, is_dense
-
-
-def cut(body: bytes, found: "list[tuple[int, int]]", end: int) -> bytes:
-    """The part of an answer before the offset `end`: with a filter a broker looks beyond it."""
-    stop = next(position for position, queue_offset in found if queue_offset >= end)
-    return body[:stop]
+def queue_offset(body: bytes, start: int) -> int:
+    """That of the record which begins there."""
+    found: int = _QUEUE_OFFSET.unpack_from(body, start + QUEUE_OFFSET_AT)[0]
+    return found
