@@ -17,22 +17,15 @@ from rocketpipe.client.encoded import Encoded, properties_of_all
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.errors import InvalidMessage
 from rocketpipe.message import MessageQueue
-from rocketpipe.spark.row_checks import (
-    InvalidRow,
-    check_keys,
-    check_properties,
-    check_text,
-    check_topics,
-    refuse,
-)
+from rocketpipe.spark.row_checks import InvalidRow, check_text, check_topics, refuse
 from rocketpipe.spark.row_ids import DIGITS, ids_with_commas
+from rocketpipe.spark.row_properties import as_type, join, row_properties
 from rocketpipe.spark.row_queues import queue_numbers
 from rocketpipe.wire import properties as names
 from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
 
 _HEAD_BYTES = 20  # total size, magic 0, CRC 0, flag 0, body length: as in wire.batch
 _LENGTH_BYTES = 2  # of the properties
-_INT_MAX = (1 << 31) - 1
 
 Numbers = npt.NDArray[np.int64]
 QueuesOf = Callable[[str], Sequence[MessageQueue]]
@@ -68,10 +61,10 @@ class RowEncoder:
         if not len(batch):
             return []
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        bodies = _as(columns["body"], pa.binary())
+        bodies = as_type(columns["body"], pa.binary())
         body_bytes = self._check_bodies(bodies)
         ids = ids_with_commas(self._task, self.rows, len(batch))
-        more, is_delayed = _properties(columns)
+        more, is_delayed = row_properties(columns)
         members = self._members(bodies, body_bytes, ids, more)
         topics, topic_numbers = self._topics(columns, len(batch))
         alone = is_delayed | (body_bytes >= self._settings.compress_body_bytes_min)
@@ -96,7 +89,7 @@ class RowEncoder:
         """The topics there are, and the number of each row's among them."""
         if self._topic is not None:
             return [self._topic], np.zeros(count, np.int64)
-        column = _as(columns["topic"], pa.string())
+        column = as_type(columns["topic"], pa.string())
         check_text("the topic", column)
         refuse(pc.is_null(column), "the topic is null")
         encoded = column.dictionary_encode()
@@ -146,7 +139,7 @@ class RowEncoder:
         ]
         if more is not None:
             parts.append(more)
-        return _join(*parts)
+        return join(*parts)
 
 
 class _Cutter:
@@ -200,95 +193,13 @@ class _Cutter:
         first = 0
         for stop in (*alone.tolist(), len(starts) - 1):
             while first < stop:
-                fitting = int(np.searchsorted(starts, starts[first] + bytes_max, "right")) - 1
+                fitting = int(np.searchsorted(starts, int(starts[first]) + bytes_max, "right")) - 1
                 end = min(max(fitting, first + 1), first + count_max, stop)
                 yield first, end
                 first = end
             if stop < len(starts) - 1:
                 yield stop, stop + 1
                 first = stop + 1
-
-
-def _properties(columns: dict[str, Any]) -> tuple[pa.BinaryArray | None, npt.NDArray[np.bool_]]:
-    """What the columns add to each row's properties, and which rows are delayed."""
-    count = len(columns["body"])
-    parts = []
-    if "tags" in columns:
-        parts.append(_text_property("tags", names.TAGS, columns["tags"]))
-    if "keys" in columns:
-        parts.append(_property(names.KEYS, _keys(columns["keys"])))
-    if "shardingKey" in columns:
-        parts.append(_text_property("the sharding key", names.SHARDING_KEY, columns["shardingKey"]))
-    is_delayed = np.zeros(count, np.bool_)
-    if "delayLevel" in columns or "deliverAt" in columns:
-        level, deliver_at = _delay_level(columns, count), _deliver_at_ms(columns, count)
-        has_level, has_time = np.asarray(level.is_valid()), np.asarray(deliver_at.is_valid())
-        refuse(has_level & has_time, "delayLevel and deliverAt: give one of them")
-        is_delayed = has_level | has_time
-        parts.append(_property(names.DELAY, level.cast(pa.string())))
-        parts.append(_property(names.TIMER_DELIVER_MS, deliver_at.cast(pa.string())))
-    if "properties" in columns:
-        parts.append(_user_properties(columns["properties"]))
-    return (_join(*parts) if parts else None), is_delayed
-
-
-def _text_property(what: str, name: str, column: Any) -> pa.BinaryArray:
-    texts = _as(column, pa.string())
-    check_text(what, texts)
-    return _property(name, texts)
-
-
-def _property(name: str, values: pa.StringArray) -> pa.BinaryArray:
-    """Null where there is no value: an empty text is none."""
-    values = pc.if_else(pc.equal(values, ""), None, values)
-    return pc.binary_join_element_wise(f"{name}\x01", values, "\x02", "").cast(pa.binary())
-
-
-def _keys(column: Any) -> pa.StringArray:
-    if not pa.types.is_nested(column.type):
-        texts = _as(column, pa.string())
-        check_keys(texts)
-        return texts
-    lists = column.cast(pa.list_(pa.string()))
-    keys, rows = lists.flatten(), np.asarray(pc.list_parent_indices(lists)).astype(np.int64)
-    refuse(pc.is_null(keys), "a key is null", rows)
-    check_keys(keys, rows)
-    return pc.binary_join(lists, " ")
-
-
-def _user_properties(column: Any) -> pa.BinaryArray:
-    # As a list of pairs: pyarrow flattens that with regard to nulls and slices.
-    pairs = column.cast(pa.map_(pa.string(), pa.string())).cast(
-        pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())]))
-    )
-    flat, rows = pairs.flatten(), np.asarray(pc.list_parent_indices(pairs)).astype(np.int64)
-    names_, values = flat.field("key"), flat.field("value")
-    check_properties(names_, values, rows)
-    texts = pc.binary_join_element_wise(names_, "\x01", values, "\x02", "")
-    ends = np.cumsum(np.bincount(rows, minlength=len(column)))
-    offsets = pa.array(np.concatenate(([0], ends)), pa.int32())
-    return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), "").cast(pa.binary())
-
-
-def _delay_level(columns: dict[str, Any], count: int) -> pa.Int64Array:
-    """Null where there is none: 0 is at once."""
-    if "delayLevel" not in columns:
-        return pa.nulls(count, pa.int64())
-    levels = columns["delayLevel"].cast(pa.int64())
-    refuse(
-        pc.or_(pc.less(levels, 0), pc.greater(levels, _INT_MAX)),
-        lambda n: f"delayLevel {levels[n]}: levels start at 1; 0 is at once",
-    )
-    return pc.if_else(pc.equal(levels, 0), None, levels)
-
-
-def _deliver_at_ms(columns: dict[str, Any], count: int) -> pa.Int64Array:
-    if "deliverAt" not in columns:
-        return pa.nulls(count, pa.int64())
-    times = columns["deliverAt"].cast(pa.timestamp("us", columns["deliverAt"].type.tz))
-    microseconds = times.cast(pa.int64())
-    refuse(pc.less(microseconds, 0), lambda n: f"deliverAt {times[n]}: it is before 1970")
-    return pc.divide(microseconds, 1000)
 
 
 def _by_topic(topics: list[str], numbers: Numbers) -> Iterator[tuple[str, Numbers]]:
@@ -309,18 +220,9 @@ def _grouped(numbers: Numbers, rows: Numbers) -> Iterator[tuple[int, Numbers]]:
         yield int(numbers[some[0]]), rows[some]
 
 
-def _as(column: Any, kind: Any) -> Any:
-    """Spark has other types for long columns, if it is set so."""
-    return column if column.type == kind else column.cast(kind)
-
-
 def _fixed(lines: npt.NDArray[Any]) -> pa.BinaryArray:
     """A column of what stands in each line."""
     width = lines.dtype.itemsize * lines.shape[1]
     offsets = np.arange(0, (len(lines) + 1) * width, width, dtype=np.int32)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(lines)]
     return pa.BinaryArray.from_buffers(pa.binary(), len(lines), buffers)
-
-
-def _join(*parts: pa.BinaryArray | bytes) -> pa.BinaryArray:
-    return pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")

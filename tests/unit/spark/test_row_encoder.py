@@ -200,6 +200,8 @@ def test_requests_keep_the_limits_set() -> None:
     parcels = encoder(batch_bytes_max=1000).encode(bodies(*["x" * 100] * 20))
     assert max(len(each.body) for each in parcels) <= 1000
     assert {each.message_count for each in parcels} == {5}
+    (parcel,) = encoder(batch_bytes_max=1 << 40).encode(bodies("a", "b"))
+    assert parcel.message_count == 2
     parcels = encoder(batch_bytes_max=10).encode(bodies("a", "b"))
     assert [each.message_count for each in parcels] == [1, 1]
 
