@@ -213,14 +213,13 @@ class Bench:
 
 def start_spark(ending: ExitStack) -> SparkSession:
     folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="rocketpipe-spark-")))
-    (folder / "log4j2.properties").write_text("rootLogger.level = off\n")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={folder}/log4j2.properties",
         "spark.driver.memory": "3g",
         "spark.jars": ",".join(map(str, connector_jars())),
+        "spark.log.level": "OFF",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
