@@ -112,11 +112,12 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: "ReadLimit | None" = None
     ) -> dict[str, Any]:
-        if start is not None:
-            begin = from_json(start)
-        else:  # PySpark before 4.2 does not say
-            begin = self._last_end or self._initial or {}
         rows_max, rows_min = self._limits(limit)
+        begin = from_json(start) if start is not None else self._last_end or self._initial
+        if begin is None:
+            # PySpark before 4.2 does not say where a restarted query is. An end before that would
+            # have it read again what it has read, so the first batch gets all there is.
+            begin, rows_max, rows_min = {}, None, None
         end = self._next_end(begin, rows_max=rows_max, rows_min=rows_min)
         self._last_end = end
         return to_json(end)
