@@ -9,7 +9,7 @@ from typing import cast
 from rocketpipe.client.hooks import Hooks, SendContext
 from rocketpipe.client.instance import ClientInstance, vip_address
 from rocketpipe.client.late_result import LateResult
-from rocketpipe.client.namespace import without_namespace
+from rocketpipe.client.namespace import with_namespace, without_namespace
 from rocketpipe.client.outgoing import Outgoing
 from rocketpipe.client.queue_choice import Choice, Outcome, Policy
 from rocketpipe.client.route import TopicRoute
@@ -81,13 +81,18 @@ class Sender:
             raise NoRoute(topic, asked, "none of its brokers takes messages now")
         return route
 
+    async def publish_queues(self, topic: str, *, timeout: float) -> tuple[MessageQueue, ...]:
+        """The queues of a topic, both by the names that the user knows."""
+        on_wire = with_namespace(self._settings.namespace, topic)
+        return self._queues(await self.route(on_wire, timeout=timeout))
+
     async def send(self, outgoing: Outgoing, target: Target, *, timeout: float) -> SendResult:
         """Send to the queue asked for, or to those the policy gives, until a broker has it."""
         now = self._now
         deadline = now() + timeout
         late = LateResult(deadline)
         flow = send_flow(
-            outgoing.messages[0].topic,
+            outgoing.user_topic,
             await self._chooser(outgoing, target, timeout),
             now,
             deadline=deadline,
@@ -129,7 +134,7 @@ class Sender:
         attempt, _ = await self._try(outgoing, step, 1, None)
         if attempt.error is not None:
             reason = "and a one-way send has only one"
-            raise SendFailed(outgoing.messages[0].topic, reason, [attempt]) from attempt.error
+            raise SendFailed(outgoing.user_topic, reason, [attempt]) from attempt.error
 
     async def _chooser(self, outgoing: Outgoing, target: Target, timeout: float) -> Choose:
         """How to choose a queue for this, given the brokers that failed already."""
