@@ -490,7 +490,7 @@ async def test_what_is_before_a_gap_is_consumed_before_it_is_passed_over(
             assert await bench.committed(queue, group) in (2, 4)
             await collect.wait_for(10)
             assert sorted(collect.bodies[:8]) == sent
-            assert [each.queue_offset for each in collect.messages[8:]] == [6, 7]
+            assert sorted(each.queue_offset for each in collect.messages[8:]) == [6, 7]
 
 
 @simulated()
