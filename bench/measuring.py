@@ -105,8 +105,9 @@ def _numbers(title: str, output: str) -> list[float]:
     return list(map(float, match[1].split()))
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
     """What a process has used so far, user and system time, all its threads."""
-    # Fields 14 and 15 of proc(5). The name before them may hold blanks.
+    # Fields 14 to 17 of proc(5). The name before them may hold blanks.
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+    fields = after_name[11:15] if with_ended_children else after_name[11:13]
+    return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")

@@ -4,6 +4,7 @@
     bench/run.py send many  these rows
     bench/run.py broker     those of the embedded broker: see broker.py
     bench/run.py consumer   those of the consumers: see consumer.py
+    bench/run.py spark      those of the Spark data source: see spark.py
 
 Figures that are worth keeping go to RESULTS.md, with the machine they came from.
 """
@@ -11,6 +12,7 @@ Figures that are worth keeping go to RESULTS.md, with the machine they came from
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -39,8 +41,16 @@ from tests.apache.programs import JavaProgram, java_program
 BODY_BYTES = 200
 BATCH_MESSAGES = 256  # what send_many packs by default,
 BATCHES_IN_FLIGHT = 16  # and how many of these it has on their way
+
+
+def compare_spark() -> None:
+    # In processes of their own, as Spark takes over much of the one that starts it.
+    for script in ("spark.py", "spark_codec.py"):
+        subprocess.run([sys.executable, str(HERE / script)], check=True)
+
+
 # The rows that are measured elsewhere, by one name for all of a kind.
-OTHERS = {"broker": broker.main, "consumer": consumer.main}
+OTHERS = {"broker": broker.main, "consumer": consumer.main, "spark": compare_spark}
 
 # Java's programs print averages of their last 9 seconds, for the first time when these are over.
 # That is the warm-up; so long after it nothing of it is left in the averages.

@@ -1,13 +1,15 @@
 """Sending and consuming from the command line."""
 
+import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import END_SECONDS_MAX, Program, Terminal
+from tests.cli.conftest import CTRL_C, END_SECONDS_MAX, Program, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -114,7 +116,40 @@ def test_following_ends_with_ctrl_c_and_what_was_printed_is_consumed(program: Pr
     assert shown["lag"] == 0
 
 
-def test_ctrl_c_ends_a_load_cleanly(program: Program) -> None:
+def test_ctrl_c_ends_a_load_and_what_was_sent_is_told(program: Program) -> None:
+    topic = new_topic(program, "cli-stopped-load")
+    load = ("--size", "10", "--count", "1000000", "--rate", "200", "--json")
+    process = program.start("send", topic, *load)
+
+    def stored() -> int:
+        (shown,) = program.done("topic", "show", topic, "--json").objects
+        return int(shown["messages"])
+
+    try:
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while stored() < 10 and time.monotonic() < deadline:
+            pass  # asking takes its time
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=END_SECONDS_MAX)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (130, "")
+    assert 10 <= json.loads(output)["sent"] == stored()
+
+
+def test_a_person_sees_how_far_a_load_is(program: Program) -> None:
+    topic = new_topic(program, "cli-bar")
+    load = ("--size", "10", "--count", "1000000", "--rate", "5")
+    with Terminal(program, "send", topic, *load) as terminal:
+        terminal.read_until("1/1000000")  # or 11, if that was not to be seen
+        terminal.type(CTRL_C)
+        code, seen = terminal.end()
+    assert code == 130
+    assert "messages a second" in seen
+    assert "Traceback" not in seen
+
+
+def test_ctrl_c_ends_the_reading_of_lines(program: Program) -> None:
     topic = new_topic(program, "cli-stopped")
     process = program.start("send", topic, stdin=subprocess.PIPE)
     try:

@@ -7,6 +7,7 @@ QUEUE OFFSET BODY` when the listener returns. SIGTERM ends it in order.
 """
 
 import asyncio
+import random
 import signal
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ async def main(namesrv: str, file: Path) -> None:
     with file.open("ab", buffering=0) as journal:  # so that a kill leaves nothing unsaid
 
         async def listen(messages: list[StoredMessage]) -> None:
+            # Long enough for offsets to be stored, and for the process to be killed meanwhile.
+            await asyncio.sleep(random.choice([0.0, 0.01, 0.5]))
             journal.write(b"".join(map(_line, messages)))
 
         class Consumer(AsyncPushConsumer):

@@ -41,6 +41,7 @@ from tests.apache.require import require
 
 TIMEOUT = 20.0  # ample, as a busy machine may take its time
 UNTIL_SECONDS_MAX = 60.0  # for what brokers do by themselves, now and then
+EMBEDDED = "embedded"  # our own, beside the releases of Apache's
 JAVA = Path(__file__).parent / "java"
 
 T = TypeVar("T")

@@ -501,6 +501,8 @@ def test_slaves_of_the_embedded_cluster_ask_their_master_as_a_user(
     async def main(cluster: EmbeddedCluster) -> None:
         async with Reader(cluster.namesrv, credentials=ADMIN) as reader:
             await reader.create_topic("acl-copied", [cluster.broker("broker-a")])
+            # A message in a topic that a slave does not know lets it ask at once.
+            await reader.send_unchecked(cluster.broker("broker-a").address, "acl-copied")
             slave = await reader.at(cluster.broker("broker-a", 1).address)
 
             async def is_copied() -> bool | None:

@@ -2,10 +2,18 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from rocketpipe import AsyncProducer, Message
+from rocketpipe import (
+    AsyncProducer,
+    AsyncPullConsumer,
+    AsyncPushConsumer,
+    Message,
+    Retry,
+    StoredMessage,
+)
 from rocketpipe.errors import ConnectFailed, ConnectionLost, NoNameServer, RemotingError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import connect
@@ -17,8 +25,8 @@ from tests.apache import programs
 from tests.apache.cluster import ApacheCluster
 from tests.apache.require import require
 from tests.certificates import Certificates
-from tests.interop.clusters import JAVA, Reader, new_topic
-from tests.interop.conftest import EMBEDDED
+from tests.interop.clusters import EMBEDDED, JAVA, Reader, new_topic
+from tests.interop.consuming import until
 
 TIMEOUT = 10.0
 
@@ -129,6 +137,52 @@ def test_a_producer_sends_over_tls(
                 assert (await reader.stored(result)).body == body
             results = await producer.send_many(Message(topic, b"%d" % n) for n in range(500))
             assert {type(each).__name__ for each in results} == {"SendResult"}
+
+    asyncio.run(main())
+
+
+def test_consumers_read_over_tls_and_what_fails_comes_again(
+    tls_cluster: tuple[str, str], certificates: Certificates
+) -> None:
+    namesrv, mode = tls_cluster
+    settings: dict[str, Any] = {
+        "namesrv": namesrv,
+        "tls": client_tls(certificates),
+        "request_timeout": TIMEOUT,
+        "consume_from": "first",
+    }
+    given: list[tuple[bytes, int]] = []
+
+    async def listen(messages: list[StoredMessage]) -> Retry | None:
+        given.extend((message.body, message.reconsume_times) for message in messages)
+        return None if messages[0].reconsume_times else Retry(delay_level=1)
+
+    async def main() -> None:
+        topic = new_topic(f"tls-{mode}")
+        async with (
+            AsyncProducer(
+                "interop-tls", namesrv=namesrv, tls=settings["tls"], send_timeout=20
+            ) as producer,
+            AsyncPullConsumer(f"{topic}-pull", **settings) as pull,
+        ):
+            large = bytes(range(256)) * 2048  # many of TLS's records
+            for body in (b"secret", large):
+                await producer.send(Message(topic, body))
+            async with AsyncPushConsumer(
+                f"{topic}-push", listen, subscriptions={topic: "*"}, **settings
+            ):
+                await until(lambda: len(given) >= 4, "all came, and came again")
+            await pull.subscribe(topic)
+            found: list[bytes] = []
+
+            async def all_came() -> bool:
+                found.extend(message.body for message in await pull.poll(timeout=1.0))
+                return len(found) >= 2
+
+            await until(all_came, "all were polled")
+            assert sorted(found) == sorted([large, b"secret"])
+        assert {each for each, times in given if times == 0} == {b"secret", large}
+        assert {each for each, times in given if times == 1} == {b"secret", large}
 
     asyncio.run(main())
 

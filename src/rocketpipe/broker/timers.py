@@ -227,14 +227,11 @@ class TimedMessages:
         """When the timer at that place is due, and the message; None if it can't be read."""
         entry = self._store.entry_at(TIMER_TOPIC, 0, queue_offset)
         record = self._store.record_at(entry[0]) if entry is not None else None
-        if entry is None or record is None:
-            log.error("timer %d is lost: the log no longer has it", queue_offset)
+        message = _decoded(record) if record is not None else None
+        if entry is None or message is None:
+            log.error("timer %d is lost: the log no longer has it, or not whole", queue_offset)
             return None
-        try:
-            return abs(entry[2]), decode_record(record, decompressing=False)
-        except MalformedData as error:
-            log.error("timer %d is lost: %s", queue_offset, error)
-            return None
+        return abs(entry[2]), message
 
     def _drafts(
         self, due_ms: int, message: StoredMessage, taken_back: AbstractSet[str] = frozenset()
@@ -273,11 +270,11 @@ class TimedMessages:
         """Whether it was stored in its new place before we came."""
         unique_id = message.properties.get(UNIQ_KEY, "")
         found = self._store.query(topic, unique_id, count_max=COPIES_MAX, begin_ms=due_ms)
-        copies = [decode_record(record, decompressing=False) for record in found.records]
         return any(
-            copy.prepared_transaction_offset == _mark(message)
+            copy is not None
+            and copy.prepared_transaction_offset == _mark(message)
             and TIMER_DEQUEUE_MS in copy.properties
-            for copy in copies
+            for copy in map(_decoded, found.records)
         )
 
     async def _put(self, drafts: Sequence[MessageDraft]) -> None:
@@ -299,6 +296,14 @@ class TimedMessages:
                     drafts.append(draft)
             if drafts:
                 await asyncio.sleep(AFTER_REFUSAL)
+
+
+def _decoded(record: bytes) -> StoredMessage | None:
+    """The message as it is stored; None if it is damaged."""
+    try:
+        return decode_record(record, decompressing=False)
+    except MalformedData:
+        return None
 
 
 def _out_ms(message: StoredMessage) -> int:

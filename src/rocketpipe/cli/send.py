@@ -175,23 +175,30 @@ def _print_result(result: SendResult, *, is_json: bool) -> None:
 def _send_load(
     producer: Producer, messages: Iterable[Message], args: argparse.Namespace, clock: Clock
 ) -> bool:
-    """Send them all, several at a time; what fails is counted, and the first of it told."""
+    """Send them all, several at a time; what fails is counted, and the first of it told.
+
+    Ctrl-C ends it, and how many were sent until then is told as well.
+    """
     load = Load(clock)
     room = threading.BoundedSemaphore(IN_FLIGHT_MAX)
     queue = args.queue.of(args.topic) if args.queue else None
+    is_cut_short = False
     with progress_bar(args.count, "sent") as advance:
-        for message in messages:
-            room.acquire()
-            started = clock.monotonic()
+        try:
+            for message in messages:
+                room.acquire()
+                started = clock.monotonic()
 
-            def done(future: "Future[SendResult]", started: float = started) -> None:
-                load.finished(started, future.exception())
-                advance()
-                room.release()
+                def done(future: "Future[SendResult]", started: float = started) -> None:
+                    load.finished(started, future.exception())
+                    advance()
+                    room.release()
 
-            producer.send_async(message, queue=queue).add_done_callback(done)
+                producer.send_async(message, queue=queue).add_done_callback(done)
+        except KeyboardInterrupt:
+            is_cut_short = True  # by Ctrl-C: what is on its way is still counted
         for _ in range(IN_FLIGHT_MAX):  # until the last has ended
-            room.acquire()
+            room.acquire(timeout=args.timeout if is_cut_short else None)
     report = load.report()
     if args.json:
         print_json({"topic": args.topic, **report})
@@ -208,4 +215,6 @@ def _send_load(
         )
     if load.first_error is not None:
         say(f"rocketpipe: the first that failed: {load.first_error}")
+    if is_cut_short:
+        raise KeyboardInterrupt
     return load.first_error is None

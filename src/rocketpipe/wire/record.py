@@ -65,6 +65,7 @@ BORN_TIMESTAMP_AT = 40
 _HOST_BITS_AT = SYS_FLAG_AT + 3
 
 _BLANK = Struct(">ii")
+_SIZE = Struct(">i")
 
 # A frozen dataclass sets each of its fields by a slow call, which would take a third of the time
 # to decode a record. So the decoder fills in a twin of the same slots that is not frozen, and then
@@ -269,6 +270,25 @@ def record_properties(record: Buffer) -> dict[str, str]:
     """The properties of one record, and nothing else of it."""
     start = split_record(record).properties_start
     return decode_properties(str(record[start:], "utf-8", "replace"))
+
+
+def record_starts(buffer: Buffer) -> list[int]:
+    """Where each record of a buffer begins, by their sizes alone; MalformedRecord unless these lead
+    exactly to its end."""
+    starts: list[int] = []
+    append, unpack = starts.append, _SIZE.unpack_from
+    position, end = 0, len(buffer)
+    last = end - RECORD_BYTES_MIN
+    while position <= last:
+        append(position)
+        (size,) = unpack(buffer, position)
+        if size < RECORD_BYTES_MIN:
+            raise MalformedRecord(f"the record at {position} of {end} bytes says {size}")
+        position += size
+    if position != end:
+        start = position if position < end else starts[-1]
+        raise MalformedRecord(f"the record at {start} of {end} bytes is cut off")
+    return starts
 
 
 def decode_records(

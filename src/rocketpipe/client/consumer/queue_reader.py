@@ -114,17 +114,18 @@ class QueueReader:
             self._moved(queue, pulled)
             return False
         self._waiting = subscription, pulled
-        if pulled.next_offset < pulled.max_offset and not self._cache.is_full(
-            queue, pulled.next_offset - queue.next_offset, len(pulled.body)
-        ):
+        count, size = pulled.next_offset - queue.next_offset, len(pulled.body)  # at most
+        if pulled.next_offset < pulled.max_offset and not self._cache.is_full(queue, count, size):
+            self._cache.count(count, size)
             # A request is written in the next turn of the loop: this comes in the one after it.
-            loop.call_soon(loop.call_soon, self._hand_over_early)
+            loop.call_soon(loop.call_soon, self._hand_over_early, count, size)
         else:
             self._hand_over_waiting()
         return True
 
-    def _hand_over_early(self) -> None:
+    def _hand_over_early(self, count: int, size: int) -> None:
         """Before the next answer is here; what is wrong is met again then, by who can rest."""
+        self._cache.count(-count, -size)  # it counts what is there from now on
         waiting = self._waiting
         try:
             self._hand_over_waiting()

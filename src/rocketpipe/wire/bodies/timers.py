@@ -38,6 +38,8 @@ class TimerCheckpoint:
         if len(body) < _APACHE.size:
             raise MalformedBody(f"a timer checkpoint of {len(body)} bytes")
         read_time_ms, _, first_offset, queue_offset, *_ = _APACHE.unpack_from(body)
+        if not 0 <= first_offset <= queue_offset:
+            raise MalformedBody(f"a timer checkpoint of {first_offset} and {queue_offset}")
         ours = body[_APACHE.size : _APACHE.size + _OURS.size]
         return cls(
             last_read_time_ms=read_time_ms,

@@ -448,6 +448,20 @@ async def test_a_pop_waits_for_messages_and_only_one_gets_them(bench: Bench) -> 
 
 
 @simulated
+async def test_who_finds_more_than_it_takes_wakes_the_next(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await create_topic(client)
+        await send_some(client, 1, 2, 3)
+        await pop(client, invisible_time=5_000)
+        now = bench.clock.wall_ms()
+        changes: dict[str, Any] = {"max_msg_nums": 1, "poll_time": 15_000, "born_time": now}
+        waiting = [asyncio.create_task(pop(client, **changes)) for _ in range(3)]
+        found = [message for each in await asyncio.gather(*waiting) for message in each]
+        assert texts(found) == [b"1", b"2", b"3"]
+        assert bench.clock.wall_ms() - now < 5_500
+
+
+@simulated
 async def test_who_wants_other_messages_is_not_woken(bench: Bench) -> None:
     async with bench.broker() as broker, bench.client(broker.address) as client:
         await create_topic(client)

@@ -1,6 +1,7 @@
 """What is in flight outlives its broker, whatever ends it; and costs no more than it must."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -105,6 +106,55 @@ async def test_a_checkpoint_is_not_forgotten_before_its_messages_are_safe_again(
 
 
 @simulated
+async def test_a_checkpoint_is_not_forgotten_before_the_one_that_follows_it_is_safe(
+    bench: Bench,
+) -> None:
+    broker = bench.make_broker()
+    await broker.start()
+    async with bench.client(broker.address) as client:
+        await create_topic(client)
+        await send_some(client, 1)
+        (one,) = await pop(client, invisible_time=20_000)
+        await asyncio.sleep(6)  # all of that is safe, and saved
+        await hide(client, one, 10_000)
+        for _ in range(2):
+            broker.pop.save_if_changed()
+        broker.offsets.save_if_changed()
+        await broker.offsets.saved.wait_saved()
+        bench.disk.lose_power()
+        await broker.kill()
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await asyncio.sleep(20)
+        assert b"1" in texts(await pop(client))
+
+
+@simulated
+async def test_what_lies_behind_a_gap_does_not_make_a_group_skip_it(bench: Bench) -> None:
+    broker = bench.make_broker()
+    await broker.start()
+    async with bench.client(broker.address) as client:
+        await create_topic(client)
+        await send_some(client, *range(5))
+        broker.offsets.commit("known", "orders", 0, 1)
+        await asyncio.sleep(6)
+        for group in ("known", "new"):
+            # The power took the record of what was popped before.
+            body = {"c": group, "t": "orders", "q": 0, "so": 3, "pt": 1, "it": 1, "d": [0], "nb": 4}
+            properties = {"UNIQ_KEY": "u", "TAGS": "ck"}
+            await send(client, REVIVE_LOG, json.dumps(body).encode(), properties=properties)
+        await broker.kill()
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        found = await pop(client, consumer_group="known", queue_id=0)
+        assert {message.queue_offset for message in found if message.reconsume_times == 0} == {
+            *range(1, 5)
+        }
+        found = await pop(client, consumer_group="new", queue_id=0)
+        assert {message.queue_offset for message in found if message.reconsume_times == 0} == {
+            *range(5)
+        }
+
+
+@simulated
 async def test_a_reset_is_not_undone_by_what_was_popped_before_it(bench: Bench) -> None:
     broker = bench.make_broker()
     await broker.start()
@@ -178,7 +228,9 @@ def test_what_waits_long_is_stored_anew_and_does_not_hold_up_the_rest(
 
 @simulated
 async def test_records_that_make_no_sense_are_passed_over(bench: Bench) -> None:
-    async with bench.broker() as broker, bench.client(broker.address) as client:
+    broker = bench.make_broker()
+    await broker.start()
+    async with bench.client(broker.address) as client:
         await create_topic(client)
         for tag in ("ck", "bAck", "forget", "what"):
             for body in (
