@@ -91,7 +91,7 @@ class DelayedMessages:
         finally:
             self._store.on_arrival.remove(self._arrived)
 
-    def _arrived(self, topic: str, queue_id: int, *_: int, **__: int) -> None:
+    def _arrived(self, topic: str, queue_id: int, _: object) -> None:
         if topic == SCHEDULE_TOPIC and queue_id < len(self._arrivals):
             self._arrivals[queue_id].set()
 

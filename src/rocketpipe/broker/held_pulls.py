@@ -5,12 +5,14 @@ not want moves its deadline to five seconds later at most: then it is told how f
 group with a choosy filter does not seem to stand still.
 """
 
+from collections.abc import Iterable
 from functools import cache, partial
 
 from rocketpipe.broker.held_requests import Held, HeldRequests
 from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.pull_checks import Pull
 from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.broker.store.indexes import Placed
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.codes import ResponseCode
 from rocketpipe.remoting.connection import Connection
@@ -53,27 +55,19 @@ class HeldPulls(HeldRequests[HeldPull]):
             )
         super().hold(held, seconds)
 
-    def arrived(
-        self,
-        topic: str,
-        queue_id: int,
-        queue_offset: int,
-        tags_code: int,
-        physical_offset: int,
-        *_: int,
-    ) -> None:
-        """A message can be read: to be told by the store."""
-        waiting = self._by_key.get((topic, queue_id))
-        if waiting is None:
+    def arrived(self, topic: str, queue_id: int, arrivals: Iterable[Placed]) -> None:
+        """Messages can be read: to be told by the store."""
+        if (topic, queue_id) not in self._by_key:
             return
-        properties = cache(partial(self._store.properties_at, physical_offset))
-        for held in list(waiting):
-            if queue_offset < held.pull.offset:
-                continue  # on a slave that is behind
-            if held.filter.wants(tags_code, properties):
-                self._wake(held)
-            else:
-                self._move_deadline(held, SKIPPED_SECONDS_MAX)
+        for _, queue_offset, tags_code, physical_offset, *_ in arrivals:
+            properties = cache(partial(self._store.properties_at, physical_offset))
+            for held in list(self._by_key.get((topic, queue_id), ())):
+                if queue_offset < held.pull.offset:
+                    continue  # on a slave that is behind
+                if held.filter.wants(tags_code, properties):
+                    self._wake(held)
+                else:
+                    self._move_deadline(held, SKIPPED_SECONDS_MAX)
 
     def wake_group(self, group: str, topic: str, queue_id: int) -> None:
         """There is something to tell to this group's consumers of the queue."""

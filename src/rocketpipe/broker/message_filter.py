@@ -6,14 +6,16 @@ group subscribed to (`subscribed_filter`), and hands it to the store.
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from rocketpipe.broker.sql92.parser import Matches, compile_filter
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.remoting.dispatch import Refusal
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData
 from rocketpipe.wire.subscription import ALL, TagFilter, parse_tag_expression
+
+if TYPE_CHECKING:
+    from rocketpipe.broker.sql92.parser import Matches
 
 SQL92 = "SQL92"
 EXPRESSION_CHARACTERS_CACHED = 256
@@ -23,7 +25,7 @@ class MessageFilter(NamedTuple):
     """At most one of the two is there; with neither, all messages are wanted."""
 
     accepts: Callable[[int], bool] | None = None  # asked with the hash of a message's tag
-    matches: Matches | None = None  # asked with its properties
+    matches: "Matches | None" = None  # asked with its properties
 
     def wants(self, tags_code: int, properties: Callable[[], Mapping[str, str] | None]) -> bool:
         """Whether it wants a message whose properties can be had, if need be."""
@@ -71,10 +73,12 @@ def subscribed_filter(subscription: SubscriptionData) -> MessageFilter:
         ) from error
 
 
-def property_filter(expression: str, expression_type: str | None) -> Matches:
+def property_filter(expression: str, expression_type: str | None) -> "Matches":
     """What decides by properties; InvalidSetting for a wrong expression, or another language."""
     if expression_type != SQL92:
         raise InvalidSetting(f"there are no filters of type {expression_type!r:.40}")
+    from rocketpipe.broker.sql92.parser import compile_filter  # few brokers are asked for it
+
     return compile_filter(expression)
 
 

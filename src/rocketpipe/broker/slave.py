@@ -125,7 +125,7 @@ class SlaveSync:
         finally:
             self._store.on_arrival.remove(self._arrived)
 
-    def _arrived(self, topic: str, queue_id: int, *_: int, **__: int) -> None:
+    def _arrived(self, topic: str, *_: object) -> None:
         if topic not in self._topics.table:  # else nobody could read it until the next round
             self._wake.set()
 

@@ -168,7 +168,7 @@ class TimedMessages:
         self._delivering = self._unsaved = None
         self._doubtful_until_ms = self._store.newest_store_time
 
-    def _arrived(self, topic: str, *_: int, **__: int) -> None:
+    def _arrived(self, topic: str, *_: object) -> None:
         if topic == TIMER_TOPIC:
             self._arrival.set()
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from functools import cache, partial
 
 from rocketpipe.broker.held_requests import Held, HeldRequests
 from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.broker.store.indexes import Placed
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.frame import RemotingCommand
@@ -73,19 +74,17 @@ class HeldPops(HeldRequests[HeldPop]):
         groups = self._waited.setdefault(held.topic, {})
         groups.setdefault(held.group, Counter())[held.queue_id] += 1
 
-    def arrived(
-        self, topic: str, queue_id: int, _: int, tags_code: int, physical_offset: int, *__: int
-    ) -> None:
-        """A message can be read: to be told by the store."""
-        groups = self._waited.get(topic)
-        if groups is None:
+    def arrived(self, topic: str, queue_id: int, arrivals: Iterable[Placed]) -> None:
+        """Messages can be read: to be told by the store."""
+        if topic not in self._waited:
             return
-        properties = cache(partial(self._store.properties_at, physical_offset))
-        for group in list(groups):
-            for key in ((topic, group, ANY_QUEUE), (topic, group, queue_id)):
-                held = self._first(key)
-                if held is not None and held.filter.wants(tags_code, properties):
-                    self._wake(held)
+        for _, _, tags_code, physical_offset, *_ in arrivals:
+            properties = cache(partial(self._store.properties_at, physical_offset))
+            for group in list(self._waited.get(topic, ())):
+                for key in ((topic, group, ANY_QUEUE), (topic, group, queue_id)):
+                    held = self._first(key)
+                    if held is not None and held.filter.wants(tags_code, properties):
+                        self._wake(held)
 
     def wake_one(self, topic: str, group: str, queue_id: int) -> None:
         """There is something for a pop of this very kind: of this queue, or of any."""

@@ -5,6 +5,8 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -12,7 +14,7 @@ from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.consume_queue import ENTRY
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
-from rocketpipe.broker.store.indexes import Indexes, Placed, quick_placed
+from rocketpipe.broker.store.indexes import ArrivalListener, Indexes, Placed, quick_placed
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
@@ -29,7 +31,6 @@ from rocketpipe.broker.store.recovery import recover
 from rocketpipe.broker.store.replay import Replay
 from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.broker.store.values import (
-    ArrivalListener,
     Done,
     KeyQuery,
     MessageDraft,
@@ -70,7 +71,7 @@ class MessageStore:
         self.folder = folder
         self.settings = settings
         self.stats = StoreStats()
-        # Told of each message that can now be read.
+        # Told of messages that can now be read.
         self.on_arrival: list[ArrivalListener] = []
         # Told how far the log now reaches (max_physical_offset), once for many messages, and again
         # when more of it is safe.
@@ -325,15 +326,13 @@ class MessageStore:
                 placed.queue.next_offset = placed.queue.max_offset
 
     def _announce(self, written: Iterable[Placed]) -> None:
-        for queue, queue_offset, tags_code, physical_offset, size, store_ms, _ in written:
+        for queue, placed in groupby(written, itemgetter(0)):
             if queue is None:
                 continue
-            topic, queue_id = queue.topic, queue.queue_id
+            arrivals = list(placed)
             for listener in self.on_arrival:
                 try:
-                    listener(
-                        topic, queue_id, queue_offset, tags_code, physical_offset, size, store_ms
-                    )
+                    listener(queue.topic, queue.queue_id, arrivals)
                 except Exception:
                     _log.exception("a listener failed")
 

@@ -92,8 +92,3 @@ class KeyQuery(NamedTuple):
     records: list[bytes]
     last_update_timestamp_ms: int
     last_update_physical_offset: int
-
-
-# Is told of each message once it can be read, in the order of the log: topic, queue id, queue
-# offset, tags code, physical offset, size, store timestamp in ms.
-ArrivalListener = Callable[[str, int, int, int, int, int, int], None]

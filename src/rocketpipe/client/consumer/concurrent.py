@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from rocketpipe.client.background import Background
-from rocketpipe.client.consumer.listeners import Batch, Listener, Outcome, workers
+from rocketpipe.client.consumer.listeners import Batch, Listener, workers
 from rocketpipe.client.consumer.popping import Receipts
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
@@ -48,14 +48,15 @@ class Concurrent:
     ) -> None:
         """Give them to the listener; popped ones not after others may have them again."""
         size = self._settings.consume_batch_size
+        pulled = list(messages)
         now = asyncio.get_running_loop().time
 
         def may_start() -> bool:
             return not process_queue.is_dropped and (visible_at is None or now() < visible_at)
 
         batches = [
-            Batch(process_queue, messages[start : start + size], may_start)
-            for start in range(0, len(messages), size)
+            Batch(process_queue, pulled, may_start, start, start + size)
+            for start in range(0, len(pulled), size)
         ]
         self._open.update(dict.fromkeys(batches))
         self.workers.submit(batches)
@@ -71,9 +72,9 @@ class Concurrent:
             async with asyncio.timeout(timeout):
                 await self._telling.wait_none()
 
-    def _done(self, finished: list[tuple[Batch, Outcome]]) -> None:
+    def _done(self, finished: list[Batch]) -> None:
         consumed: dict[ProcessQueue, list[StoredMessage]] = {}
-        for batch, outcome in finished:
+        for batch in finished:
             is_late = self._open.pop(batch, batch) is batch
             queue = batch.process_queue
             if is_late or queue.is_dropped:
@@ -83,7 +84,7 @@ class Concurrent:
                     queue.done(batch.messages)  # others have them by now
                 continue
             queue.last_consumed_at = batch.started_at
-            messages = batch.messages
+            messages, outcome = batch.messages, batch.outcome
             if outcome is not None:
                 self._failed(queue, messages[outcome.start :], outcome.delay_level)
                 messages = messages[: outcome.start]

@@ -56,17 +56,29 @@ Listener = Callable[[list[StoredMessage]], Outcome | Awaitable[Outcome]]
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Messages of one queue that a listener is to be given together."""
+    """Messages of one queue that a listener is to be given together.
+
+    There may be thousands of them, mostly of one message, and Python's garbage collector looks at
+    every object again and again: so a batch makes its list when it is asked for it.
+    """
 
     process_queue: ProcessQueue
-    messages: Sequence[StoredMessage]
+    pulled: list[StoredMessage]  # of which these are a part:
     may_start: Callable[[], bool]
+    start: int = 0
+    stop: int | None = None
     started_at: float | None = None  # by the loop's time
     was_called: bool = False  # else it was too late to give them to the listener
+    outcome: Outcome = None
+
+    @property
+    def messages(self) -> list[StoredMessage]:
+        """A list of one's own."""
+        return self.pulled[self.start : self.stop]
 
 
 # Called on the event loop with batches that have ended, in order; each comes once.
-Done = Callable[[list[tuple[Batch, Outcome]]], None]
+Done = Callable[[list[Batch]], None]
 
 
 def is_async(listener: object) -> bool:
@@ -96,7 +108,7 @@ class TaskWorkers:
         # Not the number of tasks: one that has found no more batches is a task for a while yet.
         self._looking = 0
         self._is_coming = False  # one that has just been woken
-        self._finished: list[tuple[Batch, Outcome]] = []  # and not told yet
+        self._finished: list[Batch] = []  # and not told yet
         self._is_closed = False
 
     def submit(self, batches: Sequence[Batch]) -> None:
@@ -112,8 +124,7 @@ class TaskWorkers:
     async def close(self, timeout: float) -> None:
         """Begin with no more, and wait for those at work; for so long."""
         self._is_closed = True
-        self._done([(batch, None) for batch in self._batches])
-        self._batches.clear()
+        self._done(_take_all(self._batches))
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout)
             for task in late:
@@ -144,28 +155,27 @@ class TaskWorkers:
             if is_first:
                 is_first = False
                 self._wake_one()
-            outcome: Outcome = None
             if batch.may_start():
                 batch.started_at = loop.time()
                 batch.was_called = True
                 try:
-                    returned: Any = await cast(Any, self._listener(list(batch.messages)))
+                    returned: Any = await cast(Any, self._listener(batch.messages))
                     if returned is not None:
-                        outcome = checked(returned, batch.messages)
+                        batch.outcome = checked(returned, batch.messages)
                 except asyncio.CancelledError:
                     if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
                         batch.was_called = False  # as far as anybody knows
-                        self._finish(batch, None)
+                        self._finish(batch)
                         raise
-                    outcome = self._failed()  # something of its own was cancelled
+                    batch.outcome = self._failed()  # something of its own was cancelled
                 except Exception:
-                    outcome = self._failed()
-            self._finish(batch, outcome)
+                    batch.outcome = self._failed()
+            self._finish(batch)
 
-    def _finish(self, batch: Batch, outcome: Outcome) -> None:
+    def _finish(self, batch: Batch) -> None:
         if not self._finished:
             asyncio.get_running_loop().call_soon(self._tell)
-        self._finished.append((batch, outcome))
+        self._finished.append(batch)
 
     def _tell(self) -> None:
         finished, self._finished = self._finished, []
@@ -179,15 +189,19 @@ class TaskWorkers:
 class ThreadWorkers:
     """Call a plain function, which may block, in so many threads.
 
-    The threads take batches without the event loop's help, and tell it of many at once, when none
-    are left. While some are, the loop looks by itself every so often what is finished, and when
-    nothing was it waits to be told again: a listener may take long.
+    The threads take batches without the event loop's help, and to tell it of each that is finished
+    would cost more than most listeners do. So while there are any the loop looks by itself every so
+    often what is finished, and when nothing was it waits to be told: a listener may take long. Who
+    is in a hurry is told besides when no more batches wait, as he may have the next.
     """
 
-    def __init__(self, listener: Listener, count: int, done: Done) -> None:
+    def __init__(
+        self, listener: Listener, count: int, done: Done, *, in_a_hurry: bool = False
+    ) -> None:
         self._listener = listener
         self._count = count
         self._done = done
+        self._is_in_a_hurry = in_a_hurry
         self._loop = asyncio.get_running_loop()
         self._batches: deque[Batch] = deque()
         self._threads: list[threading.Thread] = []
@@ -196,7 +210,7 @@ class ThreadWorkers:
         self._is_coming = False  # one that was woken, and has not looked yet
         self._is_closed = False
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._finished: deque[tuple[Batch, Outcome]] = deque()
+        self._finished: deque[Batch] = deque()
         self._is_told = False  # the loop will look at what is finished, as soon as it can
         self._is_watching = False  # it will do so in a while
         self._pending = 0  # submitted, and not done yet as far as the loop knows
@@ -222,7 +236,7 @@ class ThreadWorkers:
                 self._wake.put(None)
         unstarted = _take_all(self._batches)
         self._pending -= len(unstarted)
-        self._done([(batch, None) for batch in unstarted])
+        self._done(unstarted)
         try:
             async with asyncio.timeout(timeout):
                 while self._pending:
@@ -269,19 +283,20 @@ class ThreadWorkers:
             if is_first:
                 is_first = False
                 self._wake_one()
-            outcome: Outcome = None
             if not self._is_closed and batch.may_start():
                 batch.started_at = self._loop.time()
                 batch.was_called = True
                 try:
-                    returned = self._listener(list(batch.messages))
+                    returned = self._listener(batch.messages)
                     if returned is not None:
-                        outcome = checked(returned, batch.messages)
+                        batch.outcome = checked(returned, batch.messages)
                 except BaseException:  # whatever it is, the thread is ours
                     log.exception("a listener failed: the messages will come again")
-                    outcome = Retry()
-            self._finished.append((batch, outcome))
-            if not self._is_told and not (self._is_watching and self._batches):
+                    batch.outcome = Retry()
+            self._finished.append(batch)
+            if not self._is_told and not (
+                self._is_watching and (self._batches or not self._is_in_a_hurry)
+            ):
                 self._is_told = True
                 try:
                     self._loop.call_soon_threadsafe(self._told)
@@ -298,7 +313,7 @@ class ThreadWorkers:
         self._watch_on()
 
     def _watch_on(self) -> None:
-        if len(self._batches) > 1 and not self._is_watching:
+        if self._pending and not self._is_watching:
             self._is_watching = True
             self._loop.call_later(WATCH_PAUSE, self._watch)
 
@@ -328,6 +343,8 @@ def _take_all(items: deque[T]) -> list[T]:
 Workers = TaskWorkers | ThreadWorkers
 
 
-def workers(listener: Listener, count: int, done: Done) -> Workers:
-    """Who calls this listener."""
-    return (TaskWorkers if is_async(listener) else ThreadWorkers)(listener, count, done)
+def workers(listener: Listener, count: int, done: Done, *, in_a_hurry: bool = False) -> Workers:
+    """Who calls this listener; whoever is in a hurry wants to know at once when nothing is left."""
+    if is_async(listener):
+        return TaskWorkers(listener, count, done)
+    return ThreadWorkers(listener, count, done, in_a_hurry=in_a_hurry)

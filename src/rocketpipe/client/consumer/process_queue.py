@@ -97,14 +97,15 @@ class Cache:
         self._span_max = span_max
         self._hopeful: set[asyncio.Event] = set()  # who waits for there to be less
 
-    def is_full(self, queue: ProcessQueue) -> bool:
+    def is_full(self, queue: ProcessQueue, messages: int = 0, size: int = 0) -> bool:
+        """Whether no more of a queue may be pulled, once so many more are here."""
         settings = self._settings
         return (
-            queue.count >= settings.queue_messages_max
-            or queue.bytes >= settings.queue_bytes_max
-            or self.messages >= settings.messages_max
-            or self.bytes >= settings.bytes_max
-            or (self._span_max is not None and queue.span > self._span_max)
+            queue.count + messages >= settings.queue_messages_max
+            or queue.bytes + size >= settings.queue_bytes_max
+            or self.messages + messages >= settings.messages_max
+            or self.bytes + size >= settings.bytes_max
+            or (self._span_max is not None and queue.span + messages > self._span_max)
         )
 
     async def wait_for_room(self, queue: ProcessQueue) -> None:

@@ -7,13 +7,11 @@ from typing import Any, cast
 
 import pytest
 
-from rocketpipe.client.consumer.listeners import Batch, Outcome, TaskWorkers, ThreadWorkers
+from rocketpipe.client.consumer.listeners import Batch, TaskWorkers, ThreadWorkers
 from rocketpipe.message import StoredMessage
 from tests.stored_message import stored_message
 
 DEADLINE = 20.0
-
-Finished = list[tuple[Batch, Outcome]]
 
 
 def batches(count: int) -> list[Batch]:
@@ -36,8 +34,8 @@ def test_a_batch_that_comes_as_a_worker_ends_is_not_forgotten() -> None:
 
         async def listen(messages: list[StoredMessage]) -> None: ...
 
-        def on_done(finished: Finished) -> None:
-            done.extend(batch for batch, _ in finished)
+        def on_done(finished: list[Batch]) -> None:
+            done.extend(finished)
             if done == [first]:  # comes when its task has ended, but is still known
                 loop.call_soon(workers.submit, [second])
 
@@ -67,8 +65,8 @@ def test_slow_listeners_all_work_at_once_though_one_worker_is_woken(is_async: bo
             at_work.append(messages[0].queue_offset)
             await go_on_async.wait()
 
-        def on_done(finished: Finished) -> None:
-            done.extend(batch for batch, _ in finished)
+        def on_done(finished: list[Batch]) -> None:
+            done.extend(finished)
 
         workers = TaskWorkers(wait, 5, on_done) if is_async else ThreadWorkers(block, 5, on_done)
         given = batches(8)
@@ -93,9 +91,9 @@ def test_nothing_is_lost_however_batches_come(is_async: bool) -> None:
 
         async def count_async(messages: list[StoredMessage]) -> None: ...
 
-        def on_done(finished: Finished) -> None:
-            for batch, outcome in finished:
-                assert outcome is None
+        def on_done(finished: list[Batch]) -> None:
+            for batch in finished:
+                assert batch.outcome is None
                 assert batch.was_called
                 done.append(batch)
 
@@ -125,7 +123,7 @@ def test_what_is_finished_is_known_while_others_take_long_and_more_waits() -> No
             if messages[0].queue_offset >= 3:
                 assert go_on.wait(DEADLINE)
 
-        workers = ThreadWorkers(block, 2, lambda ended: done.extend(each for each, _ in ended))
+        workers = ThreadWorkers(block, 2, done.extend)
         given = batches(10)
         workers.submit(given)
         await until(lambda: len(done) == 3)
@@ -147,7 +145,7 @@ def test_closing_threads_returns_what_has_not_begun_and_waits_for_the_rest() -> 
             has_begun.set()
             assert go_on.wait(DEADLINE)
 
-        workers = ThreadWorkers(block, 1, lambda ended: done.extend(each for each, _ in ended))
+        workers = ThreadWorkers(block, 1, done.extend)
         given = batches(3)
         workers.submit(given)
         await until(has_begun.is_set)
