@@ -30,7 +30,7 @@ def main(task: dict[str, Any]) -> None:
     frame = spark.read.format("rocketmq").options(**task["options"]).load()
     rows = frame.selectExpr("topic", "brokerName", "queueId", "queueOffset", "body").collect()
     query = stream(spark, task, availableNow=True)
-    assert query.awaitTermination(300)
+    assert query.awaitTermination(540)
     written = spark.read.parquet(str(Path(task["folder"]) / "output")).count()
     spark.stop()
     print(json.dumps({"rows": len(rows), "streamed": written}))  # noqa: T201
