@@ -5,8 +5,10 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from statistics import median
+from typing import NamedTuple, TypeVar
 
 HERE = Path(__file__).parent
 VERSION = "5.5.0"
@@ -19,6 +21,40 @@ class Figures(NamedTuple):
     rate: float  # per second
     cpu: float  # microseconds each, of the client's process
     server_cpu: float = 0.0  # of the server's, when its process was named
+
+    def __str__(self) -> str:
+        server = f", of the server {self.server_cpu:.1f} us" if self.server_cpu else ""
+        return f"{self.rate:,.0f}/s, CPU {self.cpu:.1f} us{server}"
+
+
+class Latency(NamedTuple):
+    p50: float  # in microseconds
+    p99: float
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50:,.0f} us, p99 {self.p99:,.0f} us"
+
+
+F = TypeVar("F", Figures, Latency)
+
+
+def medians(measures: Mapping[str, Callable[[], F]], *, warm_up_rounds: int = 1) -> dict[str, F]:
+    """The median of each figure; all measures take turns."""
+    seen: dict[str, list[F]] = {name: [] for name in measures}
+    for number in range(1 - warm_up_rounds, ROUNDS + 1):
+        for name, measure in measures.items():
+            measured = measure()
+            say(f"round {number}: {name} {measured}")
+            if number > 0:
+                seen[name].append(measured)
+    return {
+        name: type(each[0])(*(median(column) for column in zip(*each, strict=True)))
+        for name, each in seen.items()
+    }
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 class Stopwatch:
@@ -45,20 +81,33 @@ class Stopwatch:
 
 def our_script(script: str, *arguments: str) -> Figures:
     """What a script of ours measures, in a process of its own."""
+    return figures(our_output(script, *arguments))
+
+
+def our_output(script: str, *arguments: str) -> str:
     command = [sys.executable, str(HERE / script), *arguments]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    return figures(finished.stdout + finished.stderr)
+    return finished.stdout + finished.stderr
 
 
 def figures(output: str) -> Figures:
-    match = re.search(r"rate and CPU: (.+)", output)
+    return Figures(*_numbers("rate and CPU", output))
+
+
+def latency(output: str) -> Latency:
+    return Latency(*_numbers("p50 and p99", output))
+
+
+def _numbers(title: str, output: str) -> list[float]:
+    match = re.search(rf"{title}: (.+)", output)
     if match is None:
         sys.exit(f"a benchmark failed:\n{output}")
-    return Figures(*map(float, match[1].split()))
+    return list(map(float, match[1].split()))
 
 
-def cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int, *, with_ended_children: bool = False) -> float:
     """What a process has used so far, user and system time, all its threads."""
-    # Fields 14 and 15 of proc(5). The name before them may hold blanks.
+    # Fields 14 to 17 of proc(5). The name before them may hold blanks.
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
+    fields = after_name[11:15] if with_ended_children else after_name[11:13]
+    return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")

@@ -3,6 +3,8 @@
     bench/run.py            every row
     bench/run.py send many  these rows
     bench/run.py broker     those of the embedded broker: see broker.py
+    bench/run.py consumer   those of the consumers: see consumer.py
+    bench/run.py spark      those of the Spark data source: see spark.py
 
 Figures that are worth keeping go to RESULTS.md, with the machine they came from.
 """
@@ -10,17 +12,17 @@ Figures that are worth keeping go to RESULTS.md, with the machine they came from
 import os
 import platform
 import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import broker
+from bench import broker, consumer
 from bench.measuring import (
     HERE,
     ROUNDS,
@@ -30,6 +32,7 @@ from bench.measuring import (
     Figures,
     cpu_seconds,
     figures,
+    medians,
     our_script,
 )
 from tests.apache.cluster import ApacheCluster
@@ -38,7 +41,16 @@ from tests.apache.programs import JavaProgram, java_program
 BODY_BYTES = 200
 BATCH_MESSAGES = 256  # what send_many packs by default,
 BATCHES_IN_FLIGHT = 16  # and how many of these it has on their way
-BROKER = "broker"  # names all rows of the embedded broker
+
+
+def compare_spark() -> None:
+    # In processes of their own, as Spark takes over much of the one that starts it.
+    for script in ("spark.py", "spark_codec.py"):
+        subprocess.run([sys.executable, str(HERE / script)], check=True)
+
+
+# The rows that are measured elsewhere, by one name for all of a kind.
+OTHERS = {"broker": broker.main, "consumer": consumer.main, "spark": compare_spark}
 
 # Java's programs print averages of their last 9 seconds, for the first time when these are over.
 # That is the warm-up; so long after it nothing of it is left in the averages.
@@ -127,19 +139,9 @@ ROWS = (
 
 
 def measure(rows: list[Row], namesrv: str) -> dict[str, Figures]:
-    """The median of each figure; all that the rows need take turns."""
+    """What the rows need. The first round does not count: brokers have to warm up as well."""
     needed = [name for name in MEASURES if any(name in (row.ours, row.javas) for row in rows)]
-    seen: dict[str, list[Figures]] = {name: [] for name in needed}
-    for number in range(ROUNDS + 1):  # the first does not count: brokers have to warm up as well
-        for name in needed:
-            rate, cpu, _ = measured = MEASURES[name](namesrv)
-            if number > 0:
-                seen[name].append(measured)
-            print(f"round {number}: {name} {rate:,.0f}/s {cpu:.1f} us", file=sys.stderr, flush=True)
-    return {
-        name: Figures(*(median(column) for column in zip(*each, strict=True)))
-        for name, each in seen.items()
-    }
+    return medians({name: partial(MEASURES[name], namesrv) for name in needed})
 
 
 def line(row: Row, ours: Figures, javas: Figures) -> str:
@@ -153,14 +155,15 @@ def line(row: Row, ours: Figures, javas: Figures) -> str:
 
 
 def main(names: list[str]) -> None:
-    known = [*(row.name for row in ROWS), BROKER]
+    known = [*(row.name for row in ROWS), *OTHERS]
     if unknown := set(names) - set(known):
         sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(known)}")
     print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     if rows := [row for row in ROWS if not names or row.name in names]:
         compare_producers(rows)
-    if not names or BROKER in names:
-        broker.main()
+    for name, others in OTHERS.items():
+        if not names or name in names:
+            others()
 
 
 def compare_producers(rows: list[Row]) -> None:

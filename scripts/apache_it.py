@@ -33,21 +33,10 @@ SUITE = Path(__file__).parents[1] / "tests" / "apache_it"
 AT_A_TIME = 3
 CLASS_SECONDS_MAX = 180
 
-# What the list has and our brokers do not pass yet, and why.
-NOT_YET = {
-    "client.consumer.filter.SqlFilterIT": "SQL92 filters",
-    "tls.TlsIT": "TLS",
-    "tls.TlsMixIT": "TLS",
-    "tls.TlsMix2IT": "TLS; it passes where nothing can be sent, too",
-}
-
 
 def main(filters: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # and so end what was started
     classes = chosen_classes(filters)
-    for name in [name for name in classes if name in NOT_YET]:
-        print(f"{'NOT YET':16} {name}: {NOT_YET[name]}", flush=True)
-        classes.remove(name)
     if not classes:
         print(f"nothing to run for {' '.join(filters)}")
         return 2

@@ -34,6 +34,7 @@ class RequestCode(IntEnum):
     GET_ALL_CONSUMER_OFFSET = 43  # B, from its slaves
     GET_ALL_DELAY_OFFSET = 45  # B, from its slaves
     CHECK_CLIENT_CONFIG = 46  # B
+    GET_TIMER_CHECK_POINT = 60  # B, from its slaves, 5.x
     PUT_KV_CONFIG = 100  # N
     GET_KV_CONFIG = 101  # N
     DELETE_KV_CONFIG = 102  # N
@@ -74,6 +75,7 @@ class RequestCode(IntEnum):
     CLONE_GROUP_OFFSET = 314  # B
     VIEW_BROKER_STATS_DATA = 315  # B
     CLEAN_UNUSED_TOPIC = 316  # B
+    GET_BROKER_CONSUME_STATS = 317  # B
     UPDATE_NAMESRV_CONFIG = 318  # N
     GET_NAMESRV_CONFIG = 319  # N
     SEND_BATCH_MESSAGE = 320  # B

@@ -23,6 +23,7 @@ MQError
 ├── BrokersFailed         some of several servers did not do their part; carries each one's error
 ├── OffsetGap             messages that a consumer should read next are not there any more
 ├── SendFailed            a send that came to nothing; carries all its attempts
+├── BulkFailed            which messages of a bulk send were the first to fail; carries their error
 └── StoreError            a broker's folder can't be used: damaged, or not ours
     └── StoreLocked       another broker has it open
 
@@ -269,6 +270,21 @@ class SendFailed(MQError):
         count = "1 attempt" if tries == 1 else f"{tries} attempts"
         each = " ".join(f"({n}) {attempt}." for n, attempt in enumerate(self.attempts, 1))
         return f"send to topic {self.topic!r} failed after {count}, {self.reason}. {each}".rstrip()
+
+
+class BulkFailed(MQError):
+    """A bulk send that did not send everything: the first messages to fail, and why."""
+
+    def __init__(self, topic: str, message_ids: Sequence[str], error: Exception) -> None:
+        super().__init__(topic, message_ids, error)
+        self.topic = topic
+        self.message_ids = message_ids
+        self.error = error
+
+    def __str__(self) -> str:
+        first, count = self.message_ids[0], len(self.message_ids)
+        what = f"message {first}" if count == 1 else f"{count} messages from {first} on"
+        return f"{what} to topic {self.topic!r}: {self.error}"
 
 
 class StoreError(MQError):

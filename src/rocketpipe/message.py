@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, field
 from enum import Enum
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from rocketpipe.errors import MQError
 from rocketpipe.host import pack_host
@@ -135,8 +135,25 @@ class TransactionResult(NamedTuple):
     state: TransactionState
 
 
+class _UnreadProperties:
+    """The place of properties as they are stored, until somebody asks for them: many never do."""
+
+    __slots__ = ("_unread_properties",)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:  # called where a slot is empty
+            if name != "properties":
+                raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+            # Like Java we replace what is not UTF-8: a producer may have sent anything.
+            text = str(self._unread_properties, "utf-8", "replace")
+            properties = decode_properties(text)
+            object.__setattr__(self, name, properties)
+            return properties
+
+
 @dataclass(frozen=True, slots=True)
-class StoredMessage:
+class StoredMessage(_UnreadProperties):
     """A message as a broker stored it and a consumer receives it.
 
     `properties` is shared, not copied: read it, do not write to it.
@@ -158,7 +175,7 @@ class StoredMessage:
     reconsume_times: int
     prepared_transaction_offset: int
     store_size: int  # of the whole record, in bytes
-    broker_name: str | None = None  # where a consumer read it; no record says so itself
+    broker_name: str | None = None  # where a client read it; no record says so itself
 
     @property
     def queue(self) -> MessageQueue:
@@ -181,6 +198,19 @@ class StoredMessage:
     @property
     def offset_message_id(self) -> str:
         return offset_message_id(self.store_host, self.physical_offset)
+
+
+def decode_properties(text: str) -> dict[str, str]:
+    """The properties in a string. A pair without name or value is none; of two, the last wins.
+
+    Here and not in `wire.properties`, whose format it is, because a stored message needs it.
+    """
+    properties = {}
+    for pair in text.split("\x02"):
+        name, _, value = pair.partition("\x01")
+        if value and name:
+            properties[name] = value
+    return properties
 
 
 def offset_message_id(store_host: str, physical_offset: int) -> str:

@@ -1,5 +1,6 @@
 """Topics, groups, messages, offsets and brokers from the command line."""
 
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from rocketpipe import Admin
 from rocketpipe.errors import NoRoute
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
-from tests.cli.conftest import Program
+from tests.cli.conftest import CTRL_C, CTRL_D, Program, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -51,6 +52,30 @@ def test_a_topic_from_its_making_to_its_end(program: Program) -> None:
     assert "'rocketpipe topic list'" in gone.errors
 
 
+@pytest.mark.parametrize(
+    ("keys", "code", "answer"),
+    [
+        ("no\n", 1, "rocketpipe: nothing was done\n"),
+        (CTRL_D, 1, "rocketpipe: nothing was done\n"),
+        (CTRL_C, 130, ""),
+        ("Yes\n", 0, "topic 'cli-asked' is deleted\n"),
+    ],
+)
+def test_a_person_is_asked_before_anything_is_deleted(
+    program: Program, keys: str, code: int, answer: str
+) -> None:
+    topic = "cli-asked"
+    program.done("topic", "create", topic, "--if-missing")
+    question = f"deleting topic '{topic}' can't be undone. Type 'yes' to go on:\n"
+    with Terminal(program, "topic", "delete", topic) as terminal:
+        terminal.read_until(question)
+        terminal.type(keys)
+        assert terminal.end()[0] == code
+    assert terminal.seen.endswith(answer)
+    assert "Traceback" not in terminal.seen
+    assert (program("route", topic).code == 0) == (code != 0)
+
+
 def test_a_message_is_found_by_id_key_and_place(program: Program) -> None:
     topic = "cli-message"
     program.done("topic", "create", topic, "--queues", "1")
@@ -64,10 +89,13 @@ def test_a_message_is_found_by_id_key_and_place(program: Program) -> None:
         (shown,) = program.done("message", "show", *arguments, "--json").objects
         assert (shown["message_id"], shown["body"]) == (sent["message_id"], "hällo")
         assert (shown["tags"], shown["keys"]) == ("A", ["k-1"])
+        assert (shown["broker"], shown["queue"]) == (sent["broker"], sent["queue"])
     for_people = program.done("message", "show", sent["offset_message_id"]).output
     assert for_people.endswith("\nhällo\n")
+    assert ["queue", place] in map(str.split, for_people.splitlines())
     (found,) = program.done("message", "find", topic, "--key", "k-1").rows
     assert (found[0], found[-1]) == (sent["message_id"], "hällo")
+    assert place in found
     nothing = program.done("message", "find", topic, "--key", "k-2")
     assert (nothing.output, nothing.errors.count("\n")) == ("", 1)
     assert program("message", "show", sent["message_id"]).code == 1
@@ -113,6 +141,10 @@ def test_brokers_and_clusters_are_shown(program: Program) -> None:
         "broker", "config", "broker-b", "--filter", "flushdisk", "--json"
     ).objects
     assert config["settings"] == {"flushDiskType": "ASYNC_FLUSH"}
+    some = ("--set", "nosuch=1", "--set", f"{setting}=FALSE")
+    refused = program("broker", "config", "broker-a", *some, "--json")
+    assert (refused.code, refused.errors) == (1, "rocketpipe: broker-a has no setting 'nosuch'\n")
+    assert refused.objects[0]["settings"] == {setting: "false"}
     refused = program("broker", "config", "broker-a", "--set", "brokerName=x")
     assert refused.code == 1
     assert "INVALID_PARAMETER" in refused.errors
@@ -139,6 +171,10 @@ def test_an_error_is_one_line_and_says_what_to_do(program: Program) -> None:
         (("broker", "show", "broker-x"), {}, 1, "knows broker broker-a, broker-b"),
         (("send", "a b", "x"), {}, 2, "letters"),
         (("topic", "list"), {"ROCKETMQ_ACCESS_KEY": "me"}, 2, "ROCKETMQ_SECRET_KEY"),
+        (("send", "cli-x", "x", "--rate", "nan"), {}, 2, "--rate: 'nan' is not a rate"),
+        (("send",), {}, 2, "'rocketpipe send --help' tells more"),
+        (("topic", "nonsense"), {}, 2, "'rocketpipe topic --help' tells more"),
+        (("nonsense",), {}, 2, "'rocketpipe --help' tells more"),
         (("topic", "list", "--credentials", "/nowhere"), {}, 1, "/nowhere"),
     ):
         finished = program(*arguments, environment=environment)
@@ -147,6 +183,10 @@ def test_an_error_is_one_line_and_says_what_to_do(program: Program) -> None:
         assert text in finished.errors
     debug = program("topic", "show", "cli-nothing", "--debug")
     assert "Traceback" in debug.errors
+
+
+def test_it_tells_its_version(program: Program) -> None:
+    assert program.done("--version").output == f"rocketpipe {metadata.version('rocketpipe')}\n"
 
 
 def test_credentials_come_from_a_file(program: Program, tmp_path: Path) -> None:

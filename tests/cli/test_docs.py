@@ -62,5 +62,7 @@ def test_the_common_options_are_told() -> None:
 
 
 def test_no_option_is_told_that_does_not_exist() -> None:
-    known = {text for _, command in commands(parser()) for text in options(command)}
+    program = parser()
+    known = {text for _, command in commands(program) for text in options(command)}
+    known |= options(program) | {"--help"}
     assert set(re.findall(r"--[a-z][\w-]*", DOCS)) <= known

@@ -1,15 +1,15 @@
 """Sending and consuming from the command line."""
 
-import os
-import pty
+import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import END_SECONDS_MAX, Program
+from tests.cli.conftest import CTRL_C, END_SECONDS_MAX, Program, Terminal
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +92,7 @@ def test_consuming_begins_where_it_is_told_and_ends(program: Program) -> None:
 
 
 def test_a_filter_that_brokers_refuse_is_an_error_in_the_end(program: Program) -> None:
-    topic = new_topic(program, "cli-sql")  # the embedded cluster has no SQL92
+    topic = new_topic(program, "cli-sql")  # by default brokers have no SQL92
     program.done("send", topic, "x")
     refused = program("consume", topic, "--sql", "colour = 'red'")
     assert (refused.code, refused.output) == (1, "")
@@ -116,7 +116,40 @@ def test_following_ends_with_ctrl_c_and_what_was_printed_is_consumed(program: Pr
     assert shown["lag"] == 0
 
 
-def test_ctrl_c_ends_a_load_cleanly(program: Program) -> None:
+def test_ctrl_c_ends_a_load_and_what_was_sent_is_told(program: Program) -> None:
+    topic = new_topic(program, "cli-stopped-load")
+    load = ("--size", "10", "--count", "1000000", "--rate", "200", "--json")
+    process = program.start("send", topic, *load)
+
+    def stored() -> int:
+        (shown,) = program.done("topic", "show", topic, "--json").objects
+        return int(shown["messages"])
+
+    try:
+        deadline = time.monotonic() + END_SECONDS_MAX
+        while stored() < 10 and time.monotonic() < deadline:
+            pass  # asking takes its time
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=END_SECONDS_MAX)
+    finally:
+        process.kill()
+    assert (process.returncode, errors) == (130, "")
+    assert 10 <= json.loads(output)["sent"] == stored()
+
+
+def test_a_person_sees_how_far_a_load_is(program: Program) -> None:
+    topic = new_topic(program, "cli-bar")
+    load = ("--size", "10", "--count", "1000000", "--rate", "5")
+    with Terminal(program, "send", topic, *load) as terminal:
+        terminal.read_until("1/1000000")  # or 11, if that was not to be seen
+        terminal.type(CTRL_C)
+        code, seen = terminal.end()
+    assert code == 130
+    assert "messages a second" in seen
+    assert "Traceback" not in seen
+
+
+def test_ctrl_c_ends_the_reading_of_lines(program: Program) -> None:
     topic = new_topic(program, "cli-stopped")
     process = program.start("send", topic, stdin=subprocess.PIPE)
     try:
@@ -152,23 +185,10 @@ def test_a_reader_that_has_seen_enough_is_no_error_to_talk_about(program: Progra
 
 def in_terminal(program: Program, *arguments: str, columns: int) -> str:
     """What a person sees."""
-    controller, terminal = pty.openpty()
-    process = program.start(
-        *arguments,
-        environment={"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm"},
-        stdout=terminal,
-        stdin=terminal,
-    )
-    os.close(terminal)
-    output = b""
-    try:
-        while chunk := os.read(controller, 4096):
-            output += chunk
-    except OSError:
-        pass  # the other side is closed: all is read
-    process.communicate(timeout=END_SECONDS_MAX)
-    os.close(controller)
-    return output.decode().replace("\r\n", "\n")
+    with Terminal(program, *arguments, columns=columns) as terminal:
+        code, seen = terminal.end()
+    assert code == 0, seen
+    return seen
 
 
 def test_terminals_have_colours_and_pipes_have_not(program: Program) -> None:

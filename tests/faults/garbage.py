@@ -14,7 +14,10 @@ from rocketpipe.wire.batch import BatchMember, encode_batch
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.bodies.groups import (
     CheckClientConfig,
+    GroupRequestMode,
     LockBatchRequest,
+    MessageRequestMode,
+    QueryAssignmentRequest,
     SubscriptionGroupConfig,
     SubscriptionGroupList,
 )
@@ -26,6 +29,7 @@ from rocketpipe.wire.bodies.heartbeat import (
     ProducerData,
     SubscriptionData,
 )
+from rocketpipe.wire.bodies.pop import BatchAck, BatchAckRequest, bit_set
 from rocketpipe.wire.bodies.route import BrokerData, Perm, QueueData, TopicRouteData
 from rocketpipe.wire.bodies.topics import (
     DataVersion,
@@ -56,6 +60,7 @@ _FIELDS = {
     "src_group": _GROUP,
     "dest_group": "others",
     "broker_name": "broker-a",
+    "extra_info": "0 1750000000000 60000 0 0 broker-a 0 0",
     "cluster": "DefaultCluster",
     "cluster_name": "DefaultCluster",
     "broker_addr": "10.0.0.1:10911",
@@ -132,6 +137,16 @@ def _bodies() -> dict[int, bytes]:
         RequestCode.UNLOCK_BATCH_MQ: lock,
         RequestCode.CHECK_CLIENT_CONFIG: CheckClientConfig(
             client_id=_CLIENT, group=_GROUP, subscription_data=subscription
+        ),
+        RequestCode.BATCH_ACK_MESSAGE: BatchAckRequest(
+            broker_name="broker-a",
+            acks=(BatchAck(consumer_group=_GROUP, topic=_TOPIC, bit_set=bit_set([0, 1])),),
+        ),
+        RequestCode.QUERY_ASSIGNMENT: QueryAssignmentRequest(
+            topic=_TOPIC, consumer_group=_GROUP, client_id=_CLIENT, strategy_name="AVG"
+        ),
+        RequestCode.SET_MESSAGE_REQUEST_MODE: GroupRequestMode(
+            topic=_TOPIC, consumer_group=_GROUP, mode=MessageRequestMode.POP
         ),
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group,
         RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: SubscriptionGroupList(

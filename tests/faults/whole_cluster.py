@@ -6,7 +6,9 @@ had not synced; started again it finds what is left.
 
 import asyncio
 import random
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rocketpipe.broker.broker import Broker
 from rocketpipe.broker.settings import BrokerRole, BrokerSettings
@@ -95,16 +97,26 @@ class Machine:
 
 
 class WholeCluster:
-    """Two masters with sync flush; with `has_slave` the first is a SYNC_MASTER and has one."""
+    """Two masters with sync flush; with `has_slave` the first is a SYNC_MASTER and has one.
 
-    def __init__(self, seed: int, *, has_slave: bool) -> None:
+    `store` are settings of their stores, `settings` of the brokers.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        has_slave: bool,
+        store: Mapping[str, Any] | None = None,
+        **settings: object,
+    ) -> None:
         self.dice = dice = random.Random(seed)
         self.network = SimulatedNetwork(
             dice.getrandbits(32),
             NetworkOptions(spike_chance=dice.choice([0.0, 0.01, 0.1]), spike_max=1.0),
         )
         self.clock = SimulatedClock(asyncio.get_running_loop())
-        store = StoreSettings(
+        store_settings = StoreSettings(
             flush_disk_type="sync",
             # Small, so that a short run meets the ends of files.
             commit_log_segment_bytes=dice.choice([8192, 100_000]),
@@ -113,16 +125,18 @@ class WholeCluster:
             index_slots=16,
             index_entries_max=64,
             message_bytes_max=4096,
+            **(store or {}),
         )
+        self._settings = {"store": store_settings, **settings}
         role = BrokerRole.SYNC_MASTER if has_slave else BrokerRole.ASYNC_MASTER
         self.masters = [
-            self._machine("10.0.0.1", store, broker_name="broker-a", broker_role=role),
-            self._machine("10.0.0.2", store, broker_name="broker-b"),
+            self._machine("10.0.0.1", broker_name="broker-a", broker_role=role),
+            self._machine("10.0.0.2", broker_name="broker-b"),
         ]
         self.slave: Machine | None = None
         if has_slave:
             self.slave = self._machine(
-                "10.0.0.3", store, broker_name="broker-a", broker_id=1, broker_role=BrokerRole.SLAVE
+                "10.0.0.3", broker_name="broker-a", broker_id=1, broker_role=BrokerRole.SLAVE
             )
         self._nameserver: NameServer | None = None
 
@@ -173,6 +187,6 @@ class WholeCluster:
         self.network.crash(NAMESERVER.host)
         await nameserver.kill()
 
-    def _machine(self, host: str, store: StoreSettings, **settings: object) -> Machine:
-        own = BrokerSettings(host=host, namesrv=(NAMESERVER,), store=store, **settings)  # type: ignore[arg-type]  # by name
+    def _machine(self, host: str, **settings: object) -> Machine:
+        own = BrokerSettings(host=host, namesrv=(NAMESERVER,), **self._settings, **settings)  # type: ignore[arg-type]  # by name
         return Machine(own, self.network, self.clock, self.dice.getrandbits(32))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rocketpipe.client.allocation import allocate_averagely, allocate_by_circle
 from rocketpipe.message import MessageQueue
+from rocketpipe.wire.allocation import allocate_averagely, allocate_by_circle
 
 CASES = json.loads(Path(__file__).with_name("allocation.json").read_text())["cases"]
 

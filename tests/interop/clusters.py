@@ -22,7 +22,6 @@ from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.remoting.tls import TlsSettings
-from rocketpipe.testing.embedded_cluster import EmbeddedCluster
 from rocketpipe.wire.bodies.route import Perm, TopicRouteData
 from rocketpipe.wire.message_id import parse_offset_message_id
 from rocketpipe.wire.record import decode_records
@@ -42,6 +41,7 @@ from tests.apache.require import require
 
 TIMEOUT = 20.0  # ample, as a busy machine may take its time
 UNTIL_SECONDS_MAX = 60.0  # for what brokers do by themselves, now and then
+EMBEDDED = "embedded"  # our own, beside the releases of Apache's
 JAVA = Path(__file__).parent / "java"
 
 T = TypeVar("T")
@@ -83,8 +83,6 @@ def needs_timers(cluster: Cluster) -> None:
     """Skip the test on clusters that hold messages for a delay level only."""
     if cluster.version == "4.9.4":
         pytest.skip("4.9.4 has no timers: it delivers such messages at once")
-    if isinstance(cluster, EmbeddedCluster):
-        pytest.skip("the embedded cluster has no timers yet: it refuses such messages")
 
 
 def mqadmin(cluster: Cluster, command: str, *args: str) -> str:

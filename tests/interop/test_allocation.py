@@ -1,7 +1,8 @@
 """Queues are shared as Java's own strategies share them, asked on the spot."""
 
 from rocketpipe import MessageQueue, by_machine_room
-from rocketpipe.client.allocation import ALLOCATIONS, Allocation
+from rocketpipe.client.allocation import ALLOCATIONS
+from rocketpipe.wire.allocation import Allocation
 from tests.apache.programs import java_program
 from tests.interop.clusters import JAVA
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,6 +12,8 @@ from typing import NamedTuple
 
 import pytest
 
+from rocketpipe import Message, Producer
+from tests.apache.jars import jars
 from tests.apache.programs import JavaProgram, ProgramTimeout, java_program, mqadmin
 from tests.cluster_process import ClusterProcess
 from tests.interop.clusters import Reader
@@ -23,6 +26,14 @@ SENT_ID = r"sendStatus=SEND_OK, msgId=([\w,]+), "  # as a producer prints it
 SENT = 1000  # by the quickstart producer, to TopicTest, all with TagA
 PATIENCE = 240.0
 
+# Those of Apache's programs that need more than the address of a NameServer.
+NOT_RUN = {
+    "lmq.LMQProducer": "LMQ: queues of their own in other topics, off by default in Apache, too",
+    "lmq.LMQPullConsumer": "LMQ",
+    "lmq.LMQPushConsumer": "LMQ",
+    "lmq.LMQPushPopConsumer": "LMQ",
+}
+
 pytestmark = pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)
 
 
@@ -30,12 +41,8 @@ pytestmark = pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)
 def namesrv(apache_version: str) -> Iterator[str]:
     """A cluster that the quickstart producer has filled."""
     with ClusterProcess(brokers="2") as cluster:
-        finished = java_program(
-            apache_version,
-            f"{EXAMPLE}.quickstart.Producer",
-            namesrv=cluster.address,
-            timeout=PATIENCE,
-        )
+        with example(apache_version, cluster.address, "quickstart.Producer") as producer:
+            finished = producer.wait(PATIENCE)
         assert finished.output.count("sendStatus=SEND_OK") == SENT, finished.output[-3000:]
         yield cluster.address
 
@@ -46,17 +53,20 @@ def other_namesrv(apache_version: str) -> Iterator[str]:
     settings = {
         "transactionCheckInterval": "2000",
         "waitTimeMillsInSendQueue": "60000",  # no one-way message is lost on a busy machine
+        "enablePropertyFilter": "true",
     }
     with ClusterProcess(settings, brokers="2") as cluster:
         yield cluster.address
 
 
-def example(version: str, namesrv: str, program: str, *, is_addressed: bool = False) -> JavaProgram:
+def example(
+    version: str, namesrv: str, program: str, args: str = "", *, is_addressed: bool = False
+) -> JavaProgram:
     """A program of Apache's; `is_addressed`: one that has the address of a NameServer in it."""
     name = f"{EXAMPLE}.{program}"
     if is_addressed:
-        return JavaProgram(version, READDRESSED, [name], namesrv=namesrv)
-    return JavaProgram(version, name, namesrv=namesrv)
+        return JavaProgram(version, READDRESSED, [name, *args.split()], namesrv=namesrv)
+    return JavaProgram(version, name, args.split(), namesrv=namesrv)
 
 
 def make_topic(version: str, namesrv: str, topic: str) -> None:
@@ -86,6 +96,7 @@ def printed(
     program: str,
     pattern: str,
     count: int,
+    args: str = "",
     *,
     is_addressed: bool = False,
 ) -> list[str]:
@@ -97,7 +108,7 @@ def printed(
         return len(line.findall(output)) >= count
 
     for tries_left in (4, 3, 2, 1, 0):
-        with example(version, namesrv, program, is_addressed=is_addressed) as running:
+        with example(version, namesrv, program, args, is_addressed=is_addressed) as running:
             try:
                 return line.findall(running.wait_until(is_enough, pattern, 60))
             except ProgramTimeout:
@@ -159,6 +170,19 @@ def starts_of(queues: dict[tuple[str, int], list[int]]) -> list[int]:
     """Where reading began. The lite pull consumers seek to 10 in one queue, but Apache's client has
     already begun to pull it: what that brings is sometimes handed out as well."""
     return sorted(min(offsets) for offsets in queues.values())
+
+
+def test_none_of_apaches_programs_is_forgotten(apache_version: str) -> None:
+    with zipfile.ZipFile(jars(apache_version) / f"rocketmq-example-{apache_version}.jar") as jar:
+        programs = {
+            name.removesuffix(".class").replace("/", ".").removeprefix(f"{EXAMPLE}.")
+            for name in jar.namelist()
+            if name.endswith(".class") and "$" not in name and b"\1\0\4main" in jar.read(name)
+        }
+    tests = Path(__file__).read_text()
+    named = {program for program in programs if f'"{program}"' in tests}
+    assert named == programs
+    assert NOT_RUN.keys() < programs
 
 
 def test_the_quickstart_consumer_gets_every_message_once(apache_version: str, namesrv: str) -> None:
@@ -280,6 +304,22 @@ def test_producers_that_wait_and_producers_that_do_not_have_all_stored(
     assert stored_count(other_namesrv, "TopicTest", before + 100) == before + 100
 
 
+def test_a_consumer_that_pops_gets_every_message_once(
+    apache_version: str, other_namesrv: str
+) -> None:
+    sent = set(printed(apache_version, other_namesrv, "simple.Producer", SENT_ID, 128))
+
+    def popped(output: str) -> list[str]:
+        return re.findall(r"[{ ]UNIQ_KEY=(\w+)", output)  # it prints another id as msgId
+
+    with example(apache_version, other_namesrv, "simple.PopConsumer") as consumer:
+        consumer.wait_until(lambda out: set(popped(out)) >= sent, "what was sent", PATIENCE)
+        output = consumer.output
+    assert "POP_CK=" in output
+    times = Counter(popped(output))
+    assert {times[message_id] for message_id in sent} == {1}
+
+
 def test_an_async_producer_hears_of_each_message(apache_version: str, other_namesrv: str) -> None:
     program = "simple.AsyncProducer"
     ids = printed(apache_version, other_namesrv, program, r"^\d+ +OK (\w+) $", 100)
@@ -313,17 +353,32 @@ def test_messages_of_a_transaction_are_seen_when_the_producer_says_so_on_being_a
     assert sorted(message.tags for message in received(pulled.output)) == ["TagB", "TagC", "TagE"]
 
 
+@pytest.mark.parametrize(
+    ("producing", "consuming", "topic", "count"),
+    [
+        (
+            "schedule.ScheduledMessageProducer",
+            "schedule.ScheduledMessageConsumer",
+            *("TestTopic", 100),
+        ),
+        ("schedule.TimerMessageProducer", "schedule.TimerMessageConsumer", "TimerTopic", 10),
+    ],
+)
 def test_scheduled_messages_arrive_once_after_their_delay(
-    apache_version: str, other_namesrv: str
+    apache_version: str,
+    other_namesrv: str,
+    producing: str,
+    consuming: str,
+    topic: str,
+    count: int,
 ) -> None:
     def arrived(output: str) -> list[str]:
         return re.findall(r"Receive message\[msgId=(\w+) ", output)
 
-    make_topic(apache_version, other_namesrv, "TestTopic")
-    with example(apache_version, other_namesrv, "schedule.ScheduledMessageConsumer") as consumer:
+    make_topic(apache_version, other_namesrv, topic)
+    with example(apache_version, other_namesrv, consuming) as consumer:
         began = time.monotonic()
-        program = "schedule.ScheduledMessageProducer"
-        sent = set(printed(apache_version, other_namesrv, program, SENT_ID, 100))
+        sent = set(printed(apache_version, other_namesrv, producing, SENT_ID, count))
         consumer.wait_for("Receive message", PATIENCE)
         assert time.monotonic() - began > 10
         consumer.wait_until(lambda out: set(arrived(out)) >= sent, "what was sent", PATIENCE)
@@ -331,7 +386,7 @@ def test_scheduled_messages_arrive_once_after_their_delay(
     assert {times[message_id] for message_id in sent} == {1}
 
 
-@pytest.mark.parametrize("program", ["RequestProducer", "AsyncRequestProducer"])
+@pytest.mark.parametrize("program", ["rpc.RequestProducer", "rpc.AsyncRequestProducer"])
 def test_a_request_is_replied_to(apache_version: str, other_namesrv: str, program: str) -> None:
     make_topic(apache_version, other_namesrv, "RequestTopic")
     with example(
@@ -341,10 +396,167 @@ def test_a_request_is_replied_to(apache_version: str, other_namesrv: str, progra
         (reply,) = printed(
             apache_version,
             other_namesrv,
-            f"rpc.{program}",
+            program,
             # The other one also calls back, without a reply, when the request is sent.
             r"^request to <RequestTopic> cost: \d+ replyMessage: (.*body=.*) $",
             1,
-            is_addressed=program == "RequestProducer",
+            is_addressed=program == "rpc.RequestProducer",
         )
     assert f"body={list(b'reply message contents.')}" in reply
+
+
+def test_a_consumer_that_filters_by_sql_gets_what_fits(
+    apache_version: str, other_namesrv: str
+) -> None:
+    # Of ten messages, which are numbered and take the tags A, B and C in turn.
+    wanted = {0, 1, 3}
+    sent = printed(apache_version, other_namesrv, "filter.SqlFilterProducer", SENT_ID, 10)
+    with example(apache_version, other_namesrv, "filter.SqlFilterConsumer") as consumer:
+        fitting = {sent[number] for number in wanted}
+        consumer.wait_until(
+            lambda out: set(re.findall(r"[{ ]UNIQ_KEY=(\w+)", out)) >= fitting,
+            *("what fits", PATIENCE),
+        )
+        numbers = re.findall(r"[{ ]a=(\d+)", consumer.output)
+    assert set(map(int, numbers)) == wanted
+
+
+def test_programs_whose_options_name_topic_and_group(
+    apache_version: str, other_namesrv: str
+) -> None:
+    program, options = "operation.Producer", "-g makers -t Operated -a TagA -k key -c 3"
+    sent = set(printed(apache_version, other_namesrv, program, SENT_ID, 3, options))
+    program, options = "operation.Consumer", "-g takers -t Operated -s * -f false"
+    printed_ids = printed(apache_version, other_namesrv, program, r"[{ ]UNIQ_KEY=(\w+)", 3, options)
+    assert set(printed_ids) >= sent
+
+
+def test_programs_that_have_a_namespace(apache_version: str, other_namesrv: str) -> None:
+    def ids(program: str, pattern: str, count: int) -> set[str]:
+        return set(
+            printed(apache_version, other_namesrv, program, pattern, count, is_addressed=True)
+        )
+
+    topic = "NAMESPACE_TOPIC"
+    sent = ids(
+        "namespace.ProducerWithNamespace", rf"^Topic:{topic} send success, misId is:(\w+)$", 100
+    )
+    pushed = rf"^Msg topic is:{topic}, MsgId is:(\w+), reconsumeTimes is:0$"
+    assert ids("namespace.PushConsumerWithNamespace", pushed, 100) >= sent
+    # It reads one queue after the other, and waits long at the end of each.
+    pulled = rf"^Topic is:{topic}, msgId is:(\w+)$"
+    assert ids("namespace.PullConsumerWithNamespace", pulled, 10)
+
+
+def test_programs_that_are_traced(apache_version: str, other_namesrv: str) -> None:
+    # Until its end, when it has told of all its messages.
+    sent = set(
+        re.findall(SENT_ID, produced(apache_version, other_namesrv, "tracemessage.TraceProducer"))
+    )
+    assert len(sent) == 128
+    program = "tracemessage.OpenTracingProducer"
+    sent |= set(printed(apache_version, other_namesrv, program, SENT_ID, 1))
+    assert stored_count(other_namesrv, "RMQ_SYS_TRACE_TOPIC", 1)
+    program = "tracemessage.OpenTracingTransactionProducer"
+    sent |= set(printed(apache_version, other_namesrv, program, SENT_ID, 1))
+
+    def is_all_there(output: str) -> bool:
+        return set(re.findall(r"[{ ]UNIQ_KEY=(\w+)", output)) >= sent
+
+    with (
+        example(apache_version, other_namesrv, "tracemessage.TracePushConsumer") as traced,
+        example(apache_version, other_namesrv, "tracemessage.OpenTracingPushConsumer") as open_,
+    ):
+        for consumer in (traced, open_):
+            consumer.wait_until(is_all_there, "what was sent", PATIENCE)
+
+
+def test_a_program_that_signs_sends_and_reads(apache_version: str, other_namesrv: str) -> None:
+    program = "simple.AclClient"
+    with example(apache_version, other_namesrv, program, is_addressed=True) as client:
+        output = client.wait_until(
+            lambda out: (
+                len(re.findall(SENT_ID, out)) == 128
+                and set(re.findall(SENT_ID, out)) <= set(re.findall(r"^msgId : (\w+) ", out, re.M))
+            ),
+            *("all that it sent", PATIENCE),
+        )
+    assert "Consumer Started." in output
+
+
+def test_programs_of_open_messaging(apache_version: str, other_namesrv: str) -> None:
+    program = "openmessaging.SimpleProducer"
+    sent = set(
+        printed(
+            *(apache_version, other_namesrv, program, r"^Send async message OK, msgId: (\w+)$", 2),
+            is_addressed=True,
+        )
+    )
+    program = "openmessaging.SimplePushConsumer"
+    pattern = r"^Received one message: (\w+)$"
+    got = printed(apache_version, other_namesrv, program, pattern, 3, is_addressed=True)
+    assert set(got) >= sent
+    program = "openmessaging.SimplePullConsumer"
+    with example(apache_version, other_namesrv, program, is_addressed=True) as consumer:
+        output = consumer.wait(PATIENCE).output  # it ends when it has read what it sent
+    (own,) = re.findall(r"^Send Message OK. MsgId: (\w+)$", output, re.M)
+    assert own in re.findall(pattern, output, re.M)
+
+
+def test_the_benchmarks_report_what_they_did(apache_version: str, other_namesrv: str) -> None:
+    rate = r"TPS: +[1-9]\d* .*Failed: 0\b"
+    program, options = "benchmark.Producer", "-t Measured -w 2 -q 200"
+    (failed,) = printed(
+        *(apache_version, other_namesrv, program),
+        *(r"^\[Complete\] Send Total: 200 (Send Failed: 0 Response Failed: 0)", 1, options),
+    )
+    assert failed
+    options = f"-n {other_namesrv} -t Measured -w 1 -b 4 -ri 1000"
+    with (
+        example(
+            *(apache_version, other_namesrv, "benchmark.Consumer"), "-t Measured -ri 1000"
+        ) as consumer,
+        example(
+            *(apache_version, other_namesrv, "benchmark.TransactionProducer"),
+            "-t Measured2 -w 1 -i 50 -su 0.5 -ri 1000",
+        ) as dealer,
+    ):
+        # That one sends as fast as it can.
+        assert printed(apache_version, other_namesrv, "benchmark.BatchProducer", rate, 1, options)
+        consumer.wait_until(
+            lambda out: bool(re.search(r"Consume TPS: [1-9].*Fail: 0$", out, re.M)),
+            *("a rate", PATIENCE),
+        )
+        checked = r"Send Failed: 0 \| Check: +[1-9]\d* \| UnexpectedCheck: 0 "
+        dealer.wait_until(lambda out: bool(re.search(checked, out)), "a check", PATIENCE)
+        assert re.search(rate, dealer.output)
+
+
+def test_the_benchmarks_of_timers_report_what_they_did(
+    apache_version: str, other_namesrv: str
+) -> None:
+    waiting = stored_count(other_namesrv, "rmq_sys_wheel_timer", 0)
+    make_topic(apache_version, other_namesrv, "MeasuredTimers")
+
+    def running(program: str, options: str) -> JavaProgram:
+        return example(apache_version, other_namesrv, program, options, is_addressed=True)
+
+    with (
+        running("benchmark.timer.TimerConsumer", "-t MeasuredTimers") as consumer,
+        # Its messages are for the time in two minutes: the consumer gets some of ours.
+        running("benchmark.timer.TimerProducer", "-t Measured2 -tc 2 -st 2 -mt 5") as producer,
+        Producer("group", namesrv=other_namesrv, send_timeout=30) as ours,
+    ):
+        deliver_ms = time.time_ns() // 1_000_000 + 2000
+        properties = {"MY_RECORD_TIMER_DELIVER_MS": str(deliver_ms)}
+        message = Message(
+            "MeasuredTimers", b"timed", properties=properties, deliver_at_ms=deliver_ms
+        )
+        for _ in range(5):
+            ours.send(message)
+        producer.wait_for("Send Failed: 0, Response Failed: 0", PATIENCE)
+        output = consumer.wait_until(
+            lambda out: bool(re.search(r"Max delayedDuration: [1-9]", out)), "a delay", PATIENCE
+        )
+    assert "Avg delayedDuration: -" not in output  # none was early
+    assert stored_count(other_namesrv, "rmq_sys_wheel_timer", waiting + 25) >= waiting + 25

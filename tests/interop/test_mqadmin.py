@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,13 +13,12 @@ from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.wire.headers import Request
 from rocketpipe.wire.properties import encode_properties
+from rocketpipe.wire.requests.admin import GetBrokerHaStatus
 from rocketpipe.wire.requests.nameserver import GetBrokerClusterInfo
 from rocketpipe.wire.requests.reading import UpdateConsumerOffset
 from rocketpipe.wire.requests.sending import SendMessageV2
-from tests.apache.programs import mqadmin_session
 from tests.cluster_process import ClusterProcess
-
-TIMEOUT = 300.0
+from tests.interop.mqadmin import rows, run
 
 pytestmark = pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)
 
@@ -29,43 +29,23 @@ def namesrv(apache_version: str) -> Iterator[str]:
         yield cluster.address
 
 
-def run(version: str, namesrv: str, *commands: str) -> list[str]:
-    outputs = mqadmin_session(version, namesrv, *commands, timeout=TIMEOUT)
-    for command, output in zip(commands, outputs, strict=True):
-        assert "Exception" not in output, f"{command}: {output}"
-    return outputs
+def ask(address: str, request: Request[Any], body: bytes = b"") -> Any:
+    async def main() -> Any:
+        connection = await connect(AsyncioNetwork(), Address.parse(address), timeout=10)
+        try:
+            return await connection.request(request, body, timeout=10)
+        finally:
+            await connection.close()
 
-
-def rows(output: str, name: str) -> list[list[str]]:
-    """The lines of a table that begin with this."""
-    return [line.split() for line in output.splitlines() if line.startswith(name)]
+    return asyncio.run(main())
 
 
 def addresses(namesrv: str) -> dict[tuple[str, int], str]:
-    async def ask() -> dict[tuple[str, int], str]:
-        connection = await connect(AsyncioNetwork(), Address.parse(namesrv), timeout=10)
-        try:
-            info = await connection.request(GetBrokerClusterInfo(), timeout=10)
-        finally:
-            await connection.close()
-        return {
-            (name, broker_id): address
-            for name, data in info.broker_addr_table.items()
-            for broker_id, address in data.broker_addrs.items()
-        }
-
-    return asyncio.run(ask())
-
-
-def ask(address: str, request: Request[Any], body: bytes = b"") -> None:
-    async def main() -> None:
-        connection = await connect(AsyncioNetwork(), Address.parse(address), timeout=10)
-        try:
-            await connection.request(request, body, timeout=10)
-        finally:
-            await connection.close()
-
-    asyncio.run(main())
+    return {
+        (name, broker_id): address
+        for name, data in ask(namesrv, GetBrokerClusterInfo()).broker_addr_table.items()
+        for broker_id, address in data.broker_addrs.items()
+    }
 
 
 def send(address: str, topic: str, queue_id: int, body: bytes, **properties: str) -> None:
@@ -84,9 +64,8 @@ def send(address: str, topic: str, queue_id: int, body: bytes, **properties: str
     ask(address, header, body)
 
 
-def test_a_cluster_is_listed_with_its_brokers(apache_version: str, namesrv: str) -> None:
+def test_a_cluster_is_listed_with_its_brokers(namesrv: str) -> None:
     clusters, config, status = run(
-        apache_version,
         namesrv,
         "clusterList",
         "getBrokerConfig -c DefaultCluster",
@@ -109,10 +88,9 @@ def test_a_cluster_is_listed_with_its_brokers(apache_version: str, namesrv: str)
     assert {"putTps", "getTransferredTps", "runtime", "bootTimestamp"} <= told.keys()
 
 
-def test_a_topic_is_made_sent_to_read_and_deleted(apache_version: str, namesrv: str) -> None:
+def test_a_topic_is_made_sent_to_read_and_deleted(namesrv: str) -> None:
     topic = "admin-orders"
     made, route, topics, sent = run(
-        apache_version,
         namesrv,
         f"updateTopic -t {topic} -c DefaultCluster -r 2 -w 2",
         f"topicRoute -t {topic} -l",
@@ -131,7 +109,6 @@ def test_a_topic_is_made_sent_to_read_and_deleted(apache_version: str, namesrv: 
     broker = addresses(namesrv)["broker-a", 0]
     send(broker, topic, 1, b"goodbye", KEYS="order-1", TAGS="TagB", UNIQ_KEY=ids[1])
     status, consumed, by_key, by_offset = run(
-        apache_version,
         namesrv,
         f"topicStatus -t {topic}",
         f"consumeMessage -t {topic} -b broker-a -i 1 -o 0 -c 2",
@@ -157,7 +134,6 @@ def test_a_topic_is_made_sent_to_read_and_deleted(apache_version: str, namesrv: 
     (offset_id,) = re.findall(r"OffsetID:\s+(\w+)", by_offset)
 
     by_unique_id, by_id, deleted, topics = run(
-        apache_version,
         namesrv,
         f"queryMsgByUniqueKey -t {topic} -i {ids[0]}",
         f"queryMsgById -t {topic} -i {offset_id}",
@@ -172,10 +148,9 @@ def test_a_topic_is_made_sent_to_read_and_deleted(apache_version: str, namesrv: 
     assert topic not in topics.split()
 
 
-def test_a_group_is_made_followed_and_reset(apache_version: str, namesrv: str) -> None:
+def test_a_group_is_made_followed_and_reset(namesrv: str) -> None:
     topic, group = "admin-bills", "admin-readers"
     _, made, _ = run(
-        apache_version,
         namesrv,
         f"updateTopic -t {topic} -c DefaultCluster -r 1 -w 1",
         f"updateSubGroup -c DefaultCluster -g {group} -r 5",
@@ -185,6 +160,11 @@ def test_a_group_is_made_followed_and_reset(apache_version: str, namesrv: str) -
     assert made.count("create subscription group to ") == 2
     assert f"groupName={group}, " in made
     assert "retryMaxTimes=5" in made
+    (mode,) = run(
+        namesrv,
+        f"setConsumeMode -c DefaultCluster -t {topic} -g {group} -m POP -q 4",
+    )
+    assert mode.count("set consume mode to ") == 2
     broker = addresses(namesrv)["broker-b", 0]
     for number in range(3):
         send(broker, topic, 0, b"%d" % number)
@@ -193,7 +173,6 @@ def test_a_group_is_made_followed_and_reset(apache_version: str, namesrv: str) -
         UpdateConsumerOffset(consumer_group=group, topic=topic, queue_id=0, commit_offset=2),
     )
     progress, all_progress, reset, after = run(
-        apache_version,
         namesrv,
         f"consumerProgress -g {group}",
         "consumerProgress",
@@ -209,3 +188,28 @@ def test_a_group_is_made_followed_and_reset(apache_version: str, namesrv: str) -
     assert re.search(r"broker-b\s+0\s+3", reset)
     (row,) = [row for row in rows(after, topic) if row[1] == "broker-b"]
     assert row[2:6] == ["0", "3", "3", "0"]
+    # Its topics are deleted with it, on slaves as well.
+    (deleted,) = run(namesrv, f"deleteSubGroup -c DefaultCluster -g {group} -r true")
+    assert deleted.count(" success.") == 2
+
+
+def test_slaves_are_told_of_and_tell(namesrv: str) -> None:
+    known = addresses(namesrv)
+    master, slave = known["broker-a", 0], known["broker-a", 1]
+    send(master, "admin-copied", 0, bytes(1000))
+
+    def are_in_step() -> bool:
+        told = [ask(known[name, 0], GetBrokerHaStatus()) for name in ("broker-a", "broker-b")]
+        return [[link.diff for link in each.ha_connection_info] for each in told] == [[0], [0]]
+
+    deadline = time.monotonic() + 60
+    while not are_in_step():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    of_all, of_slave = run(namesrv, "haStatus -c DefaultCluster", f"haStatus -b {slave}")
+    assert of_all.count("#SlaveNum\t1\n#InSyncSlaveNum\t1\n") == 2
+    assert f"#MasterAddr\t{master}\n" in of_all
+    told = [line.split() for line in of_all.splitlines() if line.startswith("127.0.0.1:")]
+    assert [(row[2], row[4]) for row in told] == [("0", "OK")] * 2
+    (end,) = re.findall(r"#CommitLogMaxOffset\t(\d+)\n", of_slave)
+    assert end in [row[1] for row in told]

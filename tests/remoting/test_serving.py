@@ -18,7 +18,7 @@ from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.dispatch import Outcome
 from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.remoting.settings import RemotingSettings
-from rocketpipe.remoting.tls import TlsMode, TlsSettings
+from rocketpipe.remoting.tls import ServerTls, TlsMode, TlsSettings
 from rocketpipe.wire.frame import RemotingCommand
 from tests.certificates import Certificates
 from tests.remoting.peers import (
@@ -255,7 +255,7 @@ async def test_a_closed_server_listens_nowhere() -> None:
 def test_requests_travel_over_tls_and_plain_on_one_port(certificates: Certificates) -> None:
     async def main() -> None:
         tls = server_tls(certificates)
-        async with serving(tls=tls, tls_mode=TlsMode.PERMISSIVE) as server:
+        async with serving(tls=ServerTls(mode=TlsMode.PERMISSIVE, server=tls)) as server:
             for client in (None, TlsSettings(ca_file=certificates.ca)):
                 async with connected(server.addresses[0], tls=client) as connection:
                     answer = await connection.invoke(RemotingCommand(ECHO, body=b"x"), timeout=5)
@@ -268,7 +268,7 @@ def test_where_tls_is_enforced_plain_requests_are_not_answered(certificates: Cer
     async def main() -> None:
         tls = server_tls(certificates)
         async with (
-            serving(tls=tls, tls_mode=TlsMode.ENFORCING) as server,
+            serving(tls=ServerTls(mode=TlsMode.ENFORCING, server=tls)) as server,
             connected(server.addresses[0]) as connection,
         ):
             with pytest.raises(RemotingError):
@@ -280,7 +280,7 @@ def test_where_tls_is_enforced_plain_requests_are_not_answered(certificates: Cer
 def test_the_name_to_expect_of_a_server_can_be_set(certificates: Certificates) -> None:
     async def main() -> None:
         tls = server_tls(certificates)  # of 127.0.0.1
-        async with serving(tls=tls, tls_mode=TlsMode.ENFORCING) as server:
+        async with serving(tls=ServerTls(mode=TlsMode.ENFORCING, server=tls)) as server:
             port = server.addresses[0].port
             for name, is_trusted in ((None, False), ("127.0.0.1", True), ("other", False)):
                 client = TlsSettings(ca_file=certificates.ca, server_hostname=name)

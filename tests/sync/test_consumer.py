@@ -19,7 +19,7 @@ from rocketpipe import (
     SendResult,
     StoredMessage,
 )
-from rocketpipe.errors import IllegalState
+from rocketpipe.errors import IllegalState, OffsetGap
 from rocketpipe.testing import EmbeddedCluster
 from rocketpipe.wire.record import decode_records
 
@@ -96,6 +96,11 @@ def test_every_way_to_read(embedded: EmbeddedCluster) -> None:
         found = [message.queue_offset for body in answers for message in decode_records(body)]
         assert found == list(range(10, 90))
         assert next(consumer.pull_range(queue, 0, 100))  # and one that is not read to its end
+        found = []
+        with pytest.raises(OffsetGap):  # after all that is there
+            for body in consumer.pull_range(queue, 90, 200):
+                found += [message.queue_offset for message in decode_records(body)]
+        assert found == list(range(90, 100))
     with pytest.raises(IllegalState):
         consumer.poll()
 

@@ -12,7 +12,15 @@ import pytest
 
 from rocketpipe import AsyncProducer, Message, MessageQueue, Producer, SendStatus
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.errors import ClientError, ConnectFailed, IllegalState, InvalidSetting, SendFailed
+from rocketpipe.errors import (
+    ClientError,
+    ConnectFailed,
+    IllegalState,
+    InvalidSetting,
+    NoNameServer,
+    SendFailed,
+)
+from rocketpipe.remoting.tls import TlsSettings
 from rocketpipe.testing import (
     AsyncEmbeddedCluster,
     BrokerFaults,
@@ -22,6 +30,7 @@ from rocketpipe.testing import (
 )
 from rocketpipe.testing.embedded_cluster import AsyncEmbeddedServer
 from rocketpipe.testing.embedded_servers import ClusterSettings
+from tests.certificates import Certificates
 
 pytestmark = pytest.mark.slow
 
@@ -41,6 +50,17 @@ def cluster(shared: EmbeddedCluster) -> EmbeddedCluster:
 def producer_at(cluster: EmbeddedCluster, **settings: float) -> Producer:
     options = {"send_timeout": 20.0, **settings}
     return Producer("embedded", namesrv=cluster.namesrv, **options)  # type: ignore[arg-type]
+
+
+def wait_for(status: SendStatus, producer: Producer, topic: str) -> None:
+    """Send until a send ends so."""
+    seen = None
+    for _ in range(200):
+        seen = producer.send(Message(topic, b"x")).status
+        if seen is status:
+            return
+        threading.Event().wait(0.05)
+    pytest.fail(f"{seen}, and never {status}")
 
 
 def test_messages_go_to_all_its_brokers(cluster: EmbeddedCluster) -> None:
@@ -161,21 +181,11 @@ def test_faults_come_from_elsewhere_too(cluster: EmbeddedCluster) -> None:
 def test_a_detached_slave_comes_back() -> None:
     settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": 500}
     with EmbeddedCluster(slaves=1, settings=settings) as cluster, producer_at(cluster) as producer:
-
-        def wait_for(status: SendStatus) -> None:
-            seen = None
-            for _ in range(200):
-                seen = producer.send(Message("copied", b"x")).status
-                if seen is status:
-                    return
-                threading.Event().wait(0.05)
-            pytest.fail(f"{seen}, and never {status}")
-
-        wait_for(SendStatus.SEND_OK)
+        wait_for(SendStatus.SEND_OK, producer, "copied")
         fault = cluster.broker("broker-a").faults.detach_slaves()
-        wait_for(SendStatus.SLAVE_NOT_AVAILABLE)
+        wait_for(SendStatus.SLAVE_NOT_AVAILABLE, producer, "copied")
         cluster.broker("broker-a").faults.clear(fault)
-        wait_for(SendStatus.SEND_OK)
+        wait_for(SendStatus.SEND_OK, producer, "copied")
 
 
 def test_connections_can_be_cut(cluster: EmbeddedCluster) -> None:
@@ -282,3 +292,51 @@ def test_a_forked_child_does_not_keep_its_ports() -> None:
             os.waitpid(child, 0)
             for descriptor in done:
                 os.close(descriptor)
+
+
+def test_where_tls_is_enforced_every_link_of_the_cluster_speaks_it(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    """Brokers with their NameServer, slaves with their master, restarts included."""
+    cert, key = certificates.server
+    file = tmp_path / "tls.properties"
+    file.write_text(
+        f"""tls.server.certPath={cert}
+tls.server.keyPath={key}
+tls.client.authServer=true
+tls.client.trustCertPath={certificates.ca}
+"""
+    )
+    settings = {
+        "tls.server.mode": "enforcing",
+        "tls.config.file": str(file),
+        "brokerRole": "SYNC_MASTER",  # so a send that is well has reached the slave
+        "slaveTimeout": 20_000,
+    }
+    tls = TlsSettings(ca_file=certificates.ca)
+    with EmbeddedCluster(slaves=1, settings=settings) as cluster:
+        with Producer("tls", namesrv=cluster.namesrv, tls=tls, send_timeout=20) as producer:
+            wait_for(SendStatus.SEND_OK, producer, "tls")
+            for server in (cluster.nameserver, cluster.broker("broker-a", 1)):
+                server.kill()
+                server.start()
+            wait_for(SendStatus.SEND_OK, producer, "tls")
+        with producer_at(cluster) as producer, pytest.raises(NoNameServer):
+            producer.send(Message("tls", b"x"))
+
+
+def test_without_tls_nobody_is_served_who_speaks_it() -> None:
+    with (
+        EmbeddedCluster(settings={"tls.server.mode": "disabled"}) as cluster,
+        Producer("tls", namesrv=cluster.namesrv, tls=TlsSettings(verify=False)) as producer,
+        pytest.raises(NoNameServer),
+    ):
+        producer.send(Message("tls", b"x"))
+
+
+def test_settings_of_tls_that_can_not_be_used_are_refused() -> None:
+    with pytest.raises(InvalidSetting, match="it must be one of disabled"):
+        EmbeddedCluster(settings={"tls.server.mode": "always"})
+    cluster = EmbeddedCluster(settings={"tls.server.certPath": "/nowhere/cert.pem"})
+    with pytest.raises(InvalidSetting, match=r"cert_file '/nowhere/cert\.pem': No such file"):
+        cluster.start()

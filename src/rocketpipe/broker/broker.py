@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
+from rocketpipe.broker.access.guard import AccessGuard
 from rocketpipe.broker.checks import SendChecks
 from rocketpipe.broker.clients import Clients
 from rocketpipe.broker.delays import DelayedMessages
@@ -18,6 +19,7 @@ from rocketpipe.broker.held_pulls import HeldPulls
 from rocketpipe.broker.hosts import packed_host
 from rocketpipe.broker.notices import GroupNotices
 from rocketpipe.broker.offsets import ConsumerOffsets
+from rocketpipe.broker.pop.part import PopPart
 from rocketpipe.broker.processors import all_handlers
 from rocketpipe.broker.putting import Puts
 from rocketpipe.broker.queue_locks import QueueLocks
@@ -30,6 +32,7 @@ from rocketpipe.broker.slave import SlaveSync
 from rocketpipe.broker.store.atomic_file import AtomicFile
 from rocketpipe.broker.store.disk import Disk, RealDisk
 from rocketpipe.broker.store.message_store import MessageStore
+from rocketpipe.broker.timers import TimedMessages
 from rocketpipe.broker.topics import TopicConfigs
 from rocketpipe.broker.transactions import Transactions
 from rocketpipe.clock import Clock, SystemClock
@@ -40,6 +43,7 @@ from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code
 from rocketpipe.remoting.network import AsyncioNetwork, Network
 from rocketpipe.remoting.server import Server
+from rocketpipe.remoting.tls import ServerTls
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.message_id import UniqueIdGenerator
 
@@ -51,7 +55,15 @@ AFTER_FAILURE = 10.0
 SCAN_INTERVAL = 10.0  # how often silent clients are looked for
 
 # A client's VIP channel is there for sends: that no pull can hold up.
-NOT_ON_VIP = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+NOT_ON_VIP = frozenset(
+    {
+        RequestCode.PULL_MESSAGE,
+        RequestCode.LITE_PULL_MESSAGE,
+        RequestCode.POP_MESSAGE,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
+    }
+)
 
 
 class Broker:
@@ -67,12 +79,14 @@ class Broker:
         clock: Clock | None = None,
         dice: random.Random | None = None,
         faults: Faults | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         # A copy, which all parts share: some settings can be changed while we run.
         self.settings = settings = replace(settings)
         self.clock = clock or SystemClock()
         self.network = network or AsyncioNetwork()
         self.dice = dice or random.Random()
+        self._tls = tls or ServerTls()
         self.faults = faults if faults is not None else Faults(self.clock.monotonic)
         self._fault_layer = FaultLayer(self.faults, self.dice)
         disk = FillableDisk(disk or RealDisk(), self.faults)
@@ -89,9 +103,9 @@ class Broker:
         )
         self.clients = Clients(clients_max=settings.clients_max)
         self.checks = SendChecks(settings, self.topics, self.clock)
-        self.slaves = Slaves(settings, self.store, self.network)
+        self.slaves = Slaves(settings, self.store, self.network, tls=self._tls)
         self.slaves.are_detached = lambda: self.faults.is_now(FaultKind.DETACH_SLAVES)
-        self.puts = Puts(settings, self.store, self.slaves)
+        self.puts = Puts(settings, self.store, self.slaves, self.clock)
         self.flow_control = FlowControl(settings, self.store, self.clock)
         self.delays = DelayedMessages(
             settings,
@@ -100,11 +114,31 @@ class Broker:
             AtomicFile(config / "delayOffset.json", disk=disk),
             self.clock,
         )
-        self.held_pulls = HeldPulls(settings)
+        self.timers = TimedMessages(
+            settings,
+            self.store,
+            self.puts,
+            AtomicFile(config / "timercheck", disk=disk),
+            self.clock,
+        )
+        self.held_pulls = HeldPulls(settings, self.store)
         self.queue_locks = QueueLocks(self.clock)
         self.notices = GroupNotices(settings, self.clients, self.groups)
+        self.access = AccessGuard(settings)
         self.rates = Rates(self.store.stats, self.clock)
-        self._tables = (self.topics, self.groups, self.offsets, self.delays)
+        self.pop = PopPart(
+            settings,
+            self.store,
+            self.puts,
+            self.topics,
+            self.offsets,
+            config,
+            disk=disk,
+            clock=self.clock,
+            dice=self.dice,
+        )
+        tables = (self.topics, self.groups, self.offsets, self.delays, self.timers)
+        self._saved_tables = [*(table.saved for table in tables), *self.pop.saved]
         # Known when it listens.
         self.address: Address
         self.ha_address: Address
@@ -123,12 +157,14 @@ class Broker:
         settings = self.settings
         loop = asyncio.get_running_loop()
         self.faults.on_changed = lambda: loop.call_soon_threadsafe(self._faults_changed)
+        self.access.load()
         await self.store.open(is_copy=settings.is_slave)
         try:
             self.topics.load()
             self.groups.load()
             self.offsets.load()
             self.delays.load()
+            self.timers.load()
             await self._listen()
             await self._listen_for_slaves()
             self._serve()
@@ -138,10 +174,14 @@ class Broker:
             raise
         works: list[Callable[[], Awaitable[None]]]
         works = [self._forget_silent_clients, self._save_offsets, self._sample_rates]
+        if self.access.is_on:
+            works.append(self.access.reload_forever)
         if settings.is_slave:
             works += [self.slave_sync.copy_log_forever, self.slave_sync.copy_tables_forever]
         else:
-            works += [self.delays.deliver_forever, self.transactions.check_forever]
+            works += [self.delays.deliver_forever, self.transactions.check_forever, self.pop.work]
+            if settings.timer_wheel_enable:
+                works.append(self.timers.deliver_forever)
         self._tasks = [asyncio.create_task(self._keep_going(work)) for work in works]
         log.info("broker %s serves at %s", settings.broker_name, self.address)
 
@@ -160,8 +200,8 @@ class Broker:
         self.store.kill()
         self.flow_control.close()
         self._stop_reading()
-        for table in self._tables:
-            table.saved.kill()
+        for table in self._saved_tables:
+            table.kill()
         for task in self._tasks:
             task.cancel()
         self.registration.kill()
@@ -172,6 +212,7 @@ class Broker:
 
     def _stop_reading(self) -> None:
         self.held_pulls.close()
+        self.pop.stop()
         self.notices.close()
         self.faults.on_changed = None
         self._fault_layer.close()
@@ -182,9 +223,12 @@ class Broker:
         # The store first: puts that wait are answered before their connections close.
         await self.store.close()
         await self.slaves.close()
+        for _ in range(2):  # to note what was done, and then that it is safe
+            self.pop.save_if_changed()
         self.offsets.save_if_changed()
         self.delays.save_if_changed()
-        await asyncio.gather(*(table.saved.wait_saved() for table in self._tables))
+        self.timers.save_if_changed()
+        await asyncio.gather(*(table.wait_saved() for table in self._saved_tables))
         await asyncio.gather(*(server.close() for server in self._servers))
 
     # Listening.
@@ -195,7 +239,11 @@ class Broker:
         for tries_left in reversed(range(PORT_TRIES_MAX if port == 0 else 1)):
             main, vip = self._servers = [
                 Server(
-                    self.network, handle, on_lost=self._lost, holds_answer=self._fault_layer.holds
+                    self.network,
+                    handle,
+                    on_lost=self._lost,
+                    holds_answer=self._fault_layer.holds,
+                    tls=self._tls,
                 )
                 for handle in (self._handle, self._handle_vip)
             ]
@@ -239,12 +287,15 @@ class Broker:
             next_unique_id=next_unique_id,
         )
         self.transactions.load()
+        if not settings.is_slave:
+            self.pop.load(self.store_host)
         self.registration = Registration(
             settings,
             self.topics,
             self.network,
             broker_address=address,
             ha_address=self.ha_address,
+            tls=self._tls.client,
         )
         self.slave_sync = SlaveSync(
             settings,
@@ -253,15 +304,20 @@ class Broker:
             self.groups,
             self.offsets,
             self.delays,
+            self.timers,
             self.registration,
             self.network,
+            tls=self._tls.client,
+            credentials=lambda: self.access.inner_client,
         )
         handlers = all_handlers(self)
         if settings.faults_enable:
             handlers[CONTROL_FAULTS] = self._fault_layer.control
         on_vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
-        self._dispatch = self._fault_layer.around(dispatch_by_code(handlers))
-        self._dispatch_vip = self._fault_layer.around(dispatch_by_code(on_vip))
+        self._dispatch, self._dispatch_vip = (
+            self._fault_layer.around(self.access.around(dispatch_by_code(each)))
+            for each in (handlers, on_vip)
+        )
 
     def _faults_changed(self) -> None:
         self._fault_layer.changed()
@@ -276,6 +332,7 @@ class Broker:
 
     def _lost(self, connection: Connection) -> None:
         self.held_pulls.forget_connection(connection)
+        self.pop.forget_connection(connection)
         self.clients.forget_connection(connection)
 
     def _handle(
@@ -313,15 +370,19 @@ class Broker:
             self.rates.sample()
 
     async def _save_offsets(self) -> None:
-        async def save(table: ConsumerOffsets | DelayedMessages, interval: float) -> None:
+        async def save(
+            interval: float, *tables: ConsumerOffsets | DelayedMessages | TimedMessages | PopPart
+        ) -> None:
             while True:
                 await asyncio.sleep(interval)
-                table.save_if_changed()
+                for table in tables:
+                    table.save_if_changed()
 
         settings = self.settings
         await asyncio.gather(
-            save(self.offsets, settings.flush_consumer_offset_interval),
-            save(self.delays, settings.flush_delay_offset_interval),
+            save(settings.flush_consumer_offset_interval, self.pop, self.offsets),
+            save(settings.flush_delay_offset_interval, self.delays),
+            save(settings.timer_flush_interval, self.timers),
         )
 
 

@@ -8,23 +8,21 @@ crash the last few are delivered again.
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 
-from rocketpipe.broker.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rocketpipe.broker.names import SCHEDULE_TOPIC
 from rocketpipe.broker.putting import Puts, as_future, redraft
 from rocketpipe.broker.saving import SavedTable
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.atomic_file import AtomicFile
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.store.values import PutResult, PutStatus, ReadStatus
+from rocketpipe.broker.waiting import real_place
 from rocketpipe.clock import Clock
 from rocketpipe.errors import MalformedData
 from rocketpipe.message import StoredMessage
 from rocketpipe.wire.bodies.offsets import DelayOffsetWrapper
 from rocketpipe.wire.bodies.topics import DataVersion
-from rocketpipe.wire.java_text import read_integer
-from rocketpipe.wire.properties import REAL_QID, REAL_TOPIC
 from rocketpipe.wire.record import decode_records
 
 log = logging.getLogger(__name__)
@@ -93,7 +91,7 @@ class DelayedMessages:
         finally:
             self._store.on_arrival.remove(self._arrived)
 
-    def _arrived(self, topic: str, queue_id: int, *_: int, **__: int) -> None:
+    def _arrived(self, topic: str, queue_id: int, _: object) -> None:
         if topic == SCHEDULE_TOPIC and queue_id < len(self._arrivals):
             self._arrivals[queue_id].set()
 
@@ -153,15 +151,3 @@ class DelayedMessages:
         if self.offsets.get(level) != offset:
             self.offsets[level] = offset
             self._is_changed = True
-
-
-def real_place(properties: Mapping[str, str]) -> tuple[str, int]:
-    """The topic and the queue that a message waits to go to, or MalformedData."""
-    topic = properties.get(REAL_TOPIC, "")
-    try:
-        queue_id = read_integer(properties.get(REAL_QID, ""), 32)
-    except ValueError as error:
-        raise MalformedData(f"{REAL_QID} of a message that waits: {error}") from error
-    if not topic or topic == HALF_TOPIC or queue_id < 0:
-        raise MalformedData(f"a message waits for queue {queue_id} of topic {topic!r}")
-    return topic, queue_id

@@ -1,12 +1,20 @@
 """May this pull be served, and which messages does it want? Apache's checks, in its order."""
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
 from rocketpipe.broker.checks import FAQ
 from rocketpipe.broker.clients import Clients
 from rocketpipe.broker.groups import SubscriptionGroups
+from rocketpipe.broker.message_filter import (
+    EVERYTHING,
+    MessageFilter,
+    is_tag_type,
+    requested_filter,
+    subscribed_filter,
+    unparsable_filter,
+    unsupported_filter,
+)
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.topics import TopicConfigs
 from rocketpipe.codes import RequestCode, ResponseCode
@@ -19,12 +27,7 @@ from rocketpipe.wire.bodies.topics import TopicConfig
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.java_text import read_integer
 from rocketpipe.wire.requests.reading import PULL_SUBSCRIPTION, PullMessage
-from rocketpipe.wire.subscription import ALL, TagFilter, parse_tag_expression
 
-# Chooses messages by the hash of their tag; None takes all.
-Accepts = Callable[[int], bool]
-
-EXPRESSION_CHARACTERS_CACHED = 256
 READ_FORBIDDEN = 1 << 2  # the bit of a group's forbidden topics that forbids reading (PermName)
 
 
@@ -81,7 +84,7 @@ class Admitted(NamedTuple):
 
     topic: TopicConfig
     group: SubscriptionGroupConfig
-    accepts: Accepts | None
+    filter: MessageFilter
 
 
 class PullChecks:
@@ -129,8 +132,13 @@ class PullChecks:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[/{consumer}]",
             )
         if pull.sys_flag & PULL_SUBSCRIPTION:
-            return Admitted(topic, group, _accepts_of_request(pull))
-        return Admitted(topic, group, _accepts_of(self._subscription(pull, group)))
+            expression_type, wanted = pull.expression_type, _requested(pull)
+        else:
+            subscription = self._subscription(pull, group)
+            expression_type, wanted = subscription.expression_type, subscribed_filter(subscription)
+        if not (is_tag_type(expression_type) or settings.enable_property_filter):
+            raise unsupported_filter(expression_type)
+        return Admitted(topic, group, wanted)
 
     def _subscription(self, pull: Pull, config: SubscriptionGroupConfig) -> SubscriptionData:
         """What the group's heartbeats say it wants of the topic."""
@@ -160,47 +168,13 @@ class PullChecks:
         return subscription
 
 
-def is_tag_type(expression_type: str | None) -> bool:
-    return expression_type is None or expression_type == "TAG"
-
-
-def unsupported_filter(expression_type: str | None) -> Refusal:
-    """As a broker of Apache's with enablePropertyFilter=false."""
-    return Refusal(
-        ResponseCode.SYSTEM_ERROR,
-        f"The broker does not support consumer to filter message by {expression_type}",
-    )
-
-
-def _accepts_of(subscription: SubscriptionData) -> Accepts | None:
-    if not is_tag_type(subscription.expression_type):
-        raise unsupported_filter(subscription.expression_type)
-    if subscription.sub_string == ALL or subscription.class_filter_mode:
-        return None
-    return subscription.code_set.__contains__
-
-
-def _accepts_of_request(pull: Pull) -> Accepts | None:
-    expression = pull.subscription
+def _requested(pull: Pull) -> MessageFilter:
     try:
-        if not is_tag_type(pull.expression_type):
-            if not expression:
-                raise InvalidSetting("a filter without an expression")
-            raise unsupported_filter(pull.expression_type)
-        if expression is None or len(expression) <= EXPRESSION_CHARACTERS_CACHED:
-            tag_filter = _parsed(expression)
-        else:
-            tag_filter = parse_tag_expression(expression)
+        return requested_filter(pull.subscription, pull.expression_type)
     except InvalidSetting as error:
-        raise Refusal(
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed"
-        ) from error
-    return None if tag_filter.expression == ALL else tag_filter.codes.__contains__
-
-
-@lru_cache(maxsize=1024)  # a client asks the same each time
-def _parsed(expression: str | None) -> TagFilter:
-    return parse_tag_expression(expression)
+        if pull.subscription and not is_tag_type(pull.expression_type):
+            return EVERYTHING  # so does Apache's: only an assertion of its code looks at this
+        raise unparsable_filter() from error
 
 
 def _forbidden(kind: int, remark: str) -> Refusal:

@@ -5,25 +5,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rocketpipe.broker.names import SCHEDULE_TOPIC
 from rocketpipe.broker.replication import Slaves
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.store.values import MessageDraft, PutResult, PutStatus
+from rocketpipe.broker.waiting import CanNotWait, may_wait, placed_to_wait
+from rocketpipe.clock import Clock
 from rocketpipe.codes import ResponseCode
 from rocketpipe.host import pack_host
 from rocketpipe.message import StoredMessage
-from rocketpipe.wire.java_text import read_integer
-from rocketpipe.wire.properties import (
-    DELAY,
-    REAL_QID,
-    REAL_TOPIC,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
-    decode_properties,
-    encode_properties,
-)
+from rocketpipe.wire.properties import encode_properties
 
 # Is told what became of a message, and what a send of it is answered with.
 Stored = Callable[[PutResult, ResponseCode], None]
@@ -34,29 +25,37 @@ CODES = {
     PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+    PutStatus.WHEEL_TIMER_MSG_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.WHEEL_TIMER_NOT_ENABLE: ResponseCode.SYSTEM_ERROR,
 }
 
-_DELAY_MARK = f"{DELAY}\x01"
 _IS_SLAVE = "this broker is a slave"
 
 
 class Puts:
-    """Puts messages into the store as this broker's role has it; those with a delay to wait."""
+    """Puts messages into the store as this broker's role has it; some of them to wait."""
 
-    def __init__(self, settings: BrokerSettings, store: MessageStore, slaves: Slaves) -> None:
+    def __init__(
+        self, settings: BrokerSettings, store: MessageStore, slaves: Slaves, clock: Clock
+    ) -> None:
         self._settings = settings
         self._store = store
         self._slaves = slaves
+        self._clock = clock
 
     def put(self, draft: MessageDraft, stored: Stored) -> None:
         """Store a message; `stored` is called once, when it is as safe as the settings promise."""
-        if _DELAY_MARK in draft.properties:
+        if may_wait(draft.properties):
             try:
-                draft = delayed(draft, len(self._settings.store.delay_levels))
-            except ValueError as error:
-                _refuse(stored, PutStatus.MESSAGE_ILLEGAL, f"{DELAY}: {error}")
+                draft = self.placed(draft)
+            except CanNotWait as error:
+                _refuse(stored, error.status, str(error))
                 return
         self.put_now(draft, stored)
+
+    def placed(self, draft: MessageDraft) -> MessageDraft:
+        """The draft, in the place where it has to wait if its properties say so; or CanNotWait."""
+        return placed_to_wait(draft, self._settings, self._clock.wall_ms())
 
     def put_now(self, draft: MessageDraft, stored: Stored) -> None:
         """Store a message where its draft says, whatever its delay."""
@@ -100,21 +99,6 @@ def as_future(
     future: asyncio.Future[PutResult] = asyncio.get_running_loop().create_future()
     put(draft, lambda result, _: None if future.done() else future.set_result(result))
     return future
-
-
-def delayed(draft: MessageDraft, level_max: int) -> MessageDraft:
-    """The draft, to wait in SCHEDULE_TOPIC_XXXX if its properties name a level; or ValueError."""
-    properties = decode_properties(draft.properties)
-    level = read_integer(properties.get(DELAY, "0"), 32)
-    if level <= 0:
-        return draft
-    level = min(level, level_max)
-    for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS):  # a level wins over a time
-        properties.pop(name, None)
-    properties |= {DELAY: str(level), REAL_TOPIC: draft.topic, REAL_QID: str(draft.queue_id)}
-    return draft._replace(
-        topic=SCHEDULE_TOPIC, queue_id=level - 1, properties=encode_properties(properties)
-    )
 
 
 def redraft(message: StoredMessage, **changes: Any) -> MessageDraft:

@@ -12,9 +12,11 @@ from rocketpipe.errors import MalformedData, MQError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.network import Network
-from rocketpipe.wire.bodies.route import KVTable, Perm
+from rocketpipe.remoting.tls import TlsSettings
+from rocketpipe.wire.bodies.route import KVTable, Perm, TopicRouteData
 from rocketpipe.wire.bodies.topics import RegisterBrokerBody, TopicConfig
 from rocketpipe.wire.requests.nameserver import (
+    GetRouteinfoByTopic,
     RegisterBroker,
     RegisterBrokerReply,
     UnregisterBroker,
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 CONNECT_TIMEOUT = 3.0
 RETRY_DELAY = 1.0  # after a failure; RocketMQ waits for the next period
 UNREGISTER_TIMEOUT = 3.0
+ROUTE_TIMEOUT = 3.0
 
 
 class Registration:
@@ -38,6 +41,7 @@ class Registration:
         *,
         broker_address: Address,
         ha_address: Address,
+        tls: TlsSettings | None = None,
     ) -> None:
         # Told what a NameServer knows of our master; only a slave is told.
         self.on_master: list[Callable[[RegisterBrokerReply], None]] = []
@@ -51,7 +55,9 @@ class Registration:
             broker_id=settings.broker_id,
             enable_acting_master=False,
         )
-        self._contacts = [_Contact(self, address, network, header) for address in settings.namesrv]
+        self._contacts = [
+            _Contact(self, address, network, header, tls) for address in settings.namesrv
+        ]
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -82,6 +88,13 @@ class Registration:
             _, late = await asyncio.wait(waits, timeout=timeout)
             for wait in late:
                 wait.cancel()
+
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """Where the topic is, on all brokers, by the first NameServer that knows."""
+        for contact in self._contacts:
+            if (route := await contact.route(topic)) is not None:
+                return route
+        return None
 
     def register_soon(self) -> None:
         """Tell all NameServers everything, without waiting for the period."""
@@ -127,12 +140,18 @@ class _Contact:
     """One NameServer, told one thing after another."""
 
     def __init__(
-        self, owner: Registration, address: Address, network: Network, header: RegisterBroker
+        self,
+        owner: Registration,
+        address: Address,
+        network: Network,
+        header: RegisterBroker,
+        tls: TlsSettings | None,
     ) -> None:
         self._owner = owner
         self._address = address
         self._network = network
         self._header = header
+        self._tls = tls
         self._connection: Connection | None = None
         self._changed: dict[str, None] = {}  # topics it has not been told of; a dict for its order
         self._is_all_told = False
@@ -186,6 +205,19 @@ class _Contact:
             if self._is_all_told and not self._changed:
                 self.told.set()
 
+    async def route(self, topic: str) -> TopicRouteData | None:
+        """What it knows of a topic; None if nothing, or if it does not answer."""
+        if self._connection is None:
+            return None
+        try:
+            return await self._connection.request(
+                GetRouteinfoByTopic(topic=topic, accept_standard_json_only=True),
+                timeout=ROUTE_TIMEOUT,
+            )
+        except MQError as error:
+            log.info("the route of %s: %s", topic, error)
+            return None
+
     async def leave(self) -> None:
         """Say that we are gone, if anybody listens."""
         connection = self._connection
@@ -213,7 +245,11 @@ class _Contact:
     async def _connected(self) -> Connection:
         if self._connection is None or self._connection.lost is not None:
             self._connection = await connect(
-                self._network, self._address, timeout=CONNECT_TIMEOUT, on_lost=self._lost
+                self._network,
+                self._address,
+                timeout=CONNECT_TIMEOUT,
+                on_lost=self._lost,
+                tls=self._tls,
             )
         return self._connection
 

@@ -21,6 +21,7 @@ from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.codes import ResponseCode
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.network import Listener, Network
+from rocketpipe.remoting.tls import ServerTls, server_context
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,27 @@ FRAMES_PER_TURN = 32
 
 # SUCCESS, FLUSH_SLAVE_TIMEOUT or SLAVE_NOT_AVAILABLE.
 Replicated = Callable[[ResponseCode], None]
+
+
+class Throughput:
+    """How many bytes go by in a second: in the last one that is over."""
+
+    def __init__(self, now: float) -> None:
+        self._since = now
+        self._bytes = self._rate = 0
+
+    def add(self, count: int, now: float) -> None:
+        self._turn(now)
+        self._bytes += count
+
+    def per_second(self, now: float) -> int:
+        self._turn(now)
+        return self._rate
+
+    def _turn(self, now: float) -> None:
+        elapsed = now - self._since
+        if elapsed >= 1:
+            self._rate, self._bytes, self._since = round(self._bytes / elapsed), 0, now
 
 
 class _Waiting(NamedTuple):
@@ -44,11 +66,19 @@ class _Waiting(NamedTuple):
 class Slaves:
     """The slaves of a master: feeds them, and knows what they have."""
 
-    def __init__(self, settings: BrokerSettings, store: MessageStore, network: Network) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: MessageStore,
+        network: Network,
+        *,
+        tls: ServerTls | None = None,
+    ) -> None:
         self.links: dict[_SlaveLink, None] = {}  # a dict for its order
         self._settings = settings
         self._store = store
         self._network = network
+        self._tls = tls or ServerTls()
         self.are_detached: Callable[[], bool] = lambda: False  # for now, on purpose
         self._needed = settings.in_sync_replicas - 1
         self._listener: Listener | None = None
@@ -62,7 +92,12 @@ class Slaves:
 
     async def listen(self, address: Address) -> Address:
         """Let slaves come; the answer has the real port when 0 was asked."""
-        self._listener = await self._network.listen(address, self._make_link)
+        # RocketMQ's is plain always. Ours has the messages of all, so it goes by the same rules as
+        # the ports for clients; slaves of RocketMQ can come unless TLS is enforced.
+        tls = server_context(self._tls.server) if self._tls.server is not None else None
+        self._listener = await self._network.listen(
+            address, self._make_link, tls=tls, tls_mode=self._tls.mode
+        )
         self._store.on_written.append(self._written)
         return self._listener.address
 
@@ -143,6 +178,7 @@ class _SlaveLink(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._next = -1  # the offset to send from
+        self._throughput = Throughput(self._loop.time())
         self._is_paused = False
         self._unread = b""
         self._heard_at = self._sent_at = self._loop.time()
@@ -151,7 +187,8 @@ class _SlaveLink(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self.address = str(transport.get_extra_info("peername"))
+        host, port, *_ = transport.get_extra_info("peername")
+        self.address = str(Address(host, port))
         if len(self._slaves.links) >= SLAVES_MAX:
             self.leave("there are too many slaves")
             return
@@ -176,6 +213,15 @@ class _SlaveLink(asyncio.Protocol):
         self.is_fed = False
         if self._timer is not None:
             self._timer.cancel()
+
+    @property
+    def next_offset(self) -> int:
+        """What it will be sent next."""
+        return self._next
+
+    def bytes_per_second(self) -> int:
+        """How much it was sent of late."""
+        return self._throughput.per_second(self._loop.time())
 
     def pause_writing(self) -> None:
         self._is_paused = True
@@ -224,6 +270,7 @@ class _SlaveLink(asyncio.Protocol):
     def _send(self, data: bytes) -> None:
         assert self._transport is not None
         self._sent_at = self._loop.time()
+        self._throughput.add(len(data), self._sent_at)
         self._transport.write(FRAME_HEAD.pack(self._next, len(data)) + data)
 
     def _watch(self) -> None:

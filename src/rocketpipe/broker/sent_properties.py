@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.broker.waiting import TIMER_PREFIX
 from rocketpipe.wire.java_text import write_bool
 from rocketpipe.wire.properties import (
     CLUSTER,
@@ -26,7 +27,6 @@ from rocketpipe.wire.properties import (
 _UNIQ_KEY_MARK = f"{UNIQ_KEY}\x01"
 _WAIT_MARK = f"{WAIT}\x01"
 _WAIT_TRUE = f"{WAIT}\x01true\x02"
-_TIMER_PREFIX = "TIMER_DEL"  # of TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS
 
 
 class SentProperties(NamedTuple):
@@ -59,7 +59,7 @@ class PropertyTreatment:
             and (waits == 0 or (waits == 1 and _WAIT_TRUE in text))
             and CLUSTER not in text
             and TRAN_MSG not in text
-            and _TIMER_PREFIX not in text
+            and TIMER_PREFIX not in text
             and MSG_REGION not in text
             and TRACE_ON not in text
             and POP_CK not in text

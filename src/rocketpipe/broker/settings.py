@@ -9,6 +9,7 @@ from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.remoting.address import PORT_MAX, Address
+from rocketpipe.wire.bodies.groups import MessageRequestMode
 from rocketpipe.wire.bodies.route import Perm
 from rocketpipe.wire.java_text import read_integer, write_bool
 
@@ -41,6 +42,14 @@ class BrokerSettings:
     # Not in RocketMQ: whether other processes may make this broker misbehave.
     faults_enable: bool = False
 
+    # Who may ask what: ACL 1, or ACL 2, by the users and rules of a file, which is not in RocketMQ.
+    acl_enable: bool = False
+    authentication_enabled: bool = False
+    authorization_enabled: bool = False
+    authentication_whitelist: frozenset[int] = frozenset()  # request codes that are not checked
+    authorization_whitelist: frozenset[int] = frozenset()
+    acl_file: str | None = None
+
     # Replication. With SYNC_MASTER: how many must have a message, the master among them, before it
     # is answered. RocketMQ 5 has 1, and then does not wait at all; 4.9 always waits for one slave.
     in_sync_replicas: int = 2
@@ -70,11 +79,28 @@ class BrokerSettings:
     short_polling_time: float = 1.0  # without long polling: for so long
     pull_thread_pool_queue_capacity: int = 100_000  # pulls that are held
     lite_pull_message_enable: bool = True
+    enable_property_filter: bool = False  # choose messages by SQL92
     slave_read_enable: bool = False  # send who is far behind to a slave
     access_message_in_memory_max_ratio: float = 0.4  # far: further than so much of the memory
     default_query_max_num: int = 32  # messages that answer a query by unique id
     max_msgs_num_batch: int = 64  # messages that answer any query, at most
     notify_consumer_ids_changed_enable: bool = True
+
+    # POP.
+    pop_polling_size: int = 1024  # pops of a group that wait for one queue, or for any
+    max_pop_polling_size: int = 100_000  # all that wait
+    pop_from_retry_probability: int = 20  # percent of pops that look for retries first
+    enable_retry_topic_v2: bool = False  # `%RETRY%group+topic` instead of `%RETRY%group_topic`
+    retrieve_message_from_pop_retry_topic_v1: bool = True  # with V2: from the others too
+    init_pop_offset_by_check_msg_in_mem: bool = True  # a new group reads all of a young queue
+    pop_response_return_actual_retry_topic: bool = False  # retries keep the name of their topic
+    enable_pop_message_threshold: bool = False  # pop no more of a queue while too much is in flight
+    pop_inflight_message_threshold: int = 10_000  # too much: more than so many messages
+    # How groups read that ask brokers which queues are theirs, where nobody set it.
+    default_message_request_mode: MessageRequestMode = MessageRequestMode.PULL
+    default_pop_share_queue_num: int = -1  # with POP: -1 shares all queues among all members
+    server_load_balancer_enable: bool = True  # False: every member gets all queues
+    load_balance_poll_name_server_interval: float = 30.0  # for how long a route is believed
 
     transaction_timeout: float = 6.0  # a producer has so long to end what it began
     transaction_check_interval: float = 30.0
@@ -83,6 +109,11 @@ class BrokerSettings:
     channel_expired_timeout: float = 120.0  # a client without a heartbeat for so long is forgotten
     flush_consumer_offset_interval: float = 5.0  # how much progress a crash may cost
     flush_delay_offset_interval: float = 10.0
+    timer_wheel_enable: bool = True  # take messages that name a time
+    timer_max_delay: float = 3 * 24 * 3600.0  # seconds; one that would wait longer is refused
+    timer_flush_interval: float = 1.0  # how often the progress of timers is saved
+    recall_message_enable: bool = False  # whether a producer may take a timed message back
+    allow_recall_when_broker_not_writeable: bool = True
     send_thread_pool_queue_capacity: int = 10_000  # sends that wait, or that the store works on
     wait_time_in_send_queue: float = 0.2  # one that waits longer is refused
     broker_fast_failure_enable: bool = True  # False: none that waits is refused
@@ -98,6 +129,8 @@ class BrokerSettings:
                 raise InvalidSetting(f"{name} may not be empty")
         for each in fields(self):
             value = getattr(self, each.name)
+            if each.name == "default_pop_share_queue_num":
+                continue
             if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
                 raise InvalidSetting(f"{each.name} is {value!r}: it may not be negative")
         if self.listen_port > PORT_MAX or (self.ha_listen_port or 0) > PORT_MAX:
@@ -108,6 +141,15 @@ class BrokerSettings:
             raise InvalidSetting("in_sync_replicas and ha_transfer_batch_size are at least 1")
         if (self.broker_role is BrokerRole.SLAVE) != (self.broker_id != 0):
             raise InvalidSetting("broker_id is 0 for a master, and above 0 for a slave")
+        self._check_access()
+
+    def _check_access(self) -> None:
+        if self.acl_enable and self.authentication_enabled:
+            raise InvalidSetting("aclEnable is ACL 1, and authenticationEnabled ACL 2: choose one")
+        if self.authorization_enabled and not self.authentication_enabled:
+            raise InvalidSetting("authorizationEnabled needs authenticationEnabled: who is it?")
+        if (self.acl_enable or self.authentication_enabled) and not self.acl_file:
+            raise InvalidSetting("aclFile is missing: where are the users and rules?")
 
     @property
     def is_slave(self) -> bool:
@@ -185,11 +227,25 @@ def _read_role(text: str) -> BrokerRole:
     return BrokerRole(text)
 
 
+def _read_mode(text: str) -> MessageRequestMode:
+    if text not in list(MessageRequestMode):
+        raise ValueError(f"it must be one of {', '.join(MessageRequestMode)}")
+    return MessageRequestMode(text)
+
+
 def _read_flush(text: str) -> str:
     kinds = {"ASYNC_FLUSH": "async", "SYNC_FLUSH": "sync"}
     if text not in kinds:
         raise ValueError("it must be ASYNC_FLUSH or SYNC_FLUSH")
     return kinds[text]
+
+
+def _read_codes(text: str) -> frozenset[int]:
+    return frozenset(read_integer(each.strip(), 32) for each in text.split(",") if each.strip())
+
+
+def _write_codes(codes: frozenset[int]) -> str:
+    return ",".join(map(str, sorted(codes)))
 
 
 def _read_addresses(text: str) -> tuple[Address, ...]:
@@ -228,6 +284,7 @@ _TEXT = _Kind(str, str)
 _INT = _integer()
 _MS = _number(1000)
 _BOOL = _Kind(_read_bool, write_bool)
+_CODES = _Kind(_read_codes, _write_codes)
 
 _PROPERTIES: Mapping[str, _Property] = {
     "brokerName": _Property("broker_name", _TEXT),
@@ -242,6 +299,12 @@ _PROPERTIES: Mapping[str, _Property] = {
     "registerNameServerPeriod": _Property("register_nameserver_period", _MS),
     "registerBrokerTimeoutMills": _Property("register_broker_timeout", _MS),
     "faultsEnable": _Property("faults_enable", _BOOL),
+    "aclEnable": _Property("acl_enable", _BOOL),
+    "authenticationEnabled": _Property("authentication_enabled", _BOOL),
+    "authorizationEnabled": _Property("authorization_enabled", _BOOL),
+    "authenticationWhitelist": _Property("authentication_whitelist", _CODES),
+    "authorizationWhitelist": _Property("authorization_whitelist", _CODES),
+    "aclFile": _Property("acl_file", _TEXT),
     "inSyncReplicas": _Property("in_sync_replicas", _INT),
     "slaveTimeout": _Property("slave_timeout", _MS),
     "haMaxGapNotInSync": _Property("ha_max_gap_not_in_sync", _INT),
@@ -273,16 +336,39 @@ _PROPERTIES: Mapping[str, _Property] = {
     "shortPollingTimeMills": _Property("short_polling_time", _MS),
     "pullThreadPoolQueueCapacity": _Property("pull_thread_pool_queue_capacity", _INT),
     "litePullMessageEnable": _Property("lite_pull_message_enable", _BOOL),
+    "enablePropertyFilter": _Property("enable_property_filter", _BOOL),
     "slaveReadEnable": _Property("slave_read_enable", _BOOL),
     "accessMessageInMemoryMaxRatio": _Property("access_message_in_memory_max_ratio", _number(100)),
     "defaultQueryMaxNum": _Property("default_query_max_num", _INT),
     "maxMsgsNumBatch": _Property("max_msgs_num_batch", _INT),
     "notifyConsumerIdsChangedEnable": _Property("notify_consumer_ids_changed_enable", _BOOL),
+    "popPollingSize": _Property("pop_polling_size", _INT),
+    "maxPopPollingSize": _Property("max_pop_polling_size", _INT),
+    "popFromRetryProbability": _Property("pop_from_retry_probability", _INT),
+    "enableRetryTopicV2": _Property("enable_retry_topic_v2", _BOOL),
+    "retrieveMessageFromPopRetryTopicV1": _Property(
+        "retrieve_message_from_pop_retry_topic_v1", _BOOL
+    ),
+    "initPopOffsetByCheckMsgInMem": _Property("init_pop_offset_by_check_msg_in_mem", _BOOL),
+    "popResponseReturnActualRetryTopic": _Property("pop_response_return_actual_retry_topic", _BOOL),
+    "enablePopMessageThreshold": _Property("enable_pop_message_threshold", _BOOL),
+    "popInflightMessageThreshold": _Property("pop_inflight_message_threshold", _INT),
+    "defaultMessageRequestMode": _Property("default_message_request_mode", _Kind(_read_mode, str)),
+    "defaultPopShareQueueNum": _Property("default_pop_share_queue_num", _INT),
+    "serverLoadBalancerEnable": _Property("server_load_balancer_enable", _BOOL),
+    "loadBalancePollNameServerInterval": _Property("load_balance_poll_name_server_interval", _MS),
     "startAcceptSendRequestTimeStamp": _Property("start_accept_send_request_timestamp_ms", _INT),
     "channelExpiredTimeout": _Property("channel_expired_timeout", _MS),
     "flushConsumerOffsetInterval": _Property("flush_consumer_offset_interval", _MS),
     "flushDelayOffsetInterval": _Property("flush_delay_offset_interval", _MS),
+    "timerWheelEnable": _Property("timer_wheel_enable", _BOOL),
+    "timerMaxDelaySec": _Property("timer_max_delay", _number(1)),
+    "timerFlushIntervalMs": _Property("timer_flush_interval", _MS),
+    "recallMessageEnable": _Property("recall_message_enable", _BOOL),
+    "allowRecallWhenBrokerNotWriteable": _Property("allow_recall_when_broker_not_writeable", _BOOL),
     # The store's.
+    "timerPrecisionMs": _Property("timer_precision", _MS, True),
+    "timerRollWindowSlot": _Property("timer_roll_window_slots", _INT, True),
     "flushDiskType": _Property(
         "flush_disk_type", _Kind(_read_flush, lambda value: f"{value.upper()}_FLUSH"), True
     ),
@@ -320,6 +406,9 @@ _CHANGEABLE = frozenset(
         "transactionTimeOut",
         "transactionCheckInterval",
         "transactionCheckMax",
+        "timerMaxDelaySec",
+        "recallMessageEnable",
+        "allowRecallWhenBrokerNotWriteable",
         "startAcceptSendRequestTimeStamp",
         "channelExpiredTimeout",
         "slaveTimeout",
@@ -329,10 +418,24 @@ _CHANGEABLE = frozenset(
         "shortPollingTimeMills",
         "pullThreadPoolQueueCapacity",
         "litePullMessageEnable",
+        "enablePropertyFilter",
         "slaveReadEnable",
         "accessMessageInMemoryMaxRatio",
         "defaultQueryMaxNum",
         "maxMsgsNumBatch",
+        "popPollingSize",
+        "maxPopPollingSize",
+        "popFromRetryProbability",
+        "enableRetryTopicV2",
+        "retrieveMessageFromPopRetryTopicV1",
+        "initPopOffsetByCheckMsgInMem",
+        "popResponseReturnActualRetryTopic",
+        "enablePopMessageThreshold",
+        "popInflightMessageThreshold",
+        "defaultMessageRequestMode",
+        "defaultPopShareQueueNum",
+        "serverLoadBalancerEnable",
+        "loadBalancePollNameServerInterval",
         "notifyConsumerIdsChangedEnable",
     }
 )

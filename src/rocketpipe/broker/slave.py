@@ -2,26 +2,31 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from rocketpipe.broker.delays import DelayedMessages
 from rocketpipe.broker.groups import SubscriptionGroups
 from rocketpipe.broker.offsets import ConsumerOffsets
 from rocketpipe.broker.registration import Registration
-from rocketpipe.broker.replication import FRAME_HEAD, REPORT
+from rocketpipe.broker.replication import FRAME_HEAD, REPORT, Throughput
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
+from rocketpipe.broker.timers import TimedMessages
 from rocketpipe.broker.topics import TopicConfigs
-from rocketpipe.errors import InvalidSetting, MQError, StoreError
+from rocketpipe.errors import BrokerError, InvalidSetting, MQError, StoreError
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import Network
+from rocketpipe.remoting.tls import TlsSettings, client_context
 from rocketpipe.wire.requests.admin import (
     GetAllConsumerOffset,
     GetAllDelayOffset,
     GetAllSubscriptiongroupConfig,
     GetAllTopicConfig,
+    GetTimerCheckPoint,
 )
 from rocketpipe.wire.requests.nameserver import RegisterBrokerReply
+from rocketpipe.wire.signature import Credentials
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +47,12 @@ class SlaveSync:
         groups: SubscriptionGroups,
         offsets: ConsumerOffsets,
         delays: DelayedMessages,
+        timers: TimedMessages,
         registration: Registration,
         network: Network,
+        *,
+        tls: TlsSettings | None = None,
+        credentials: Callable[[], Credentials | None] = lambda: None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -51,17 +60,21 @@ class SlaveSync:
         self._groups = groups
         self._offsets = offsets
         self._delays = delays
+        self._timers = timers
         self._registration = registration
         self._network = network
+        self._tls = tls
+        self._credentials = credentials  # as whom we ask, where the master checks
+        self.master_ha: Address | None = None
+        self.link: _MasterLink | None = None  # while there is one
         self._master: Address | None = None
-        self._master_ha: Address | None = None
         self._wake = asyncio.Event()
         registration.on_master.append(self._take_master)
 
     def _take_master(self, reply: RegisterBrokerReply) -> None:
         try:
             self._master = Address.parse(reply.master_addr) if reply.master_addr else None
-            self._master_ha = Address.parse(reply.ha_server_addr) if reply.ha_server_addr else None
+            self.master_ha = Address.parse(reply.ha_server_addr) if reply.ha_server_addr else None
         except InvalidSetting as error:
             log.warning("a NameServer's idea of our master: %s", error)
 
@@ -69,8 +82,8 @@ class SlaveSync:
 
     async def copy_log_forever(self) -> None:
         while True:
-            if self._master_ha is not None:
-                await self._copy_log(self._master_ha)
+            if self.master_ha is not None:
+                await self._copy_log(self.master_ha)
             await asyncio.sleep(RECONNECT_DELAY)
             self._registration.register_soon()  # whose answer says where our master is by now
 
@@ -78,16 +91,21 @@ class SlaveSync:
         """Copy until the connection ends."""
         try:
             link = await self._network.connect(
-                master, lambda: _MasterLink(self._settings, self._store), timeout=CONNECT_TIMEOUT
+                master,
+                lambda: _MasterLink(self._settings, self._store),
+                timeout=CONNECT_TIMEOUT,
+                tls=client_context(self._tls) if self._tls is not None else None,
             )
         except MQError as error:
             log.info("the master's log: %s", error)
             return
         log.info("copying the log of %s from %d", master, self._store.max_physical_offset)
         self._wake.set()
+        self.link = link
         try:
             await link.ended
         finally:
+            self.link = None
             link.end("we are done")
 
     # The tables.
@@ -107,13 +125,19 @@ class SlaveSync:
         finally:
             self._store.on_arrival.remove(self._arrived)
 
-    def _arrived(self, topic: str, queue_id: int, *_: int, **__: int) -> None:
+    def _arrived(self, topic: str, *_: object) -> None:
         if topic not in self._topics.table:  # else nobody could read it until the next round
             self._wake.set()
 
     async def _copy_tables(self, master: Address) -> None:
         try:
-            connection = await connect(self._network, master, timeout=CONNECT_TIMEOUT)
+            connection = await connect(
+                self._network,
+                master,
+                timeout=CONNECT_TIMEOUT,
+                tls=self._tls,
+                credentials=self._credentials(),
+            )
         except MQError as error:
             log.info("the master's tables: %s", error)
             return
@@ -129,6 +153,12 @@ class SlaveSync:
             groups = await connection.request(GetAllSubscriptiongroupConfig(), timeout=timeout)
             if groups.data_version != self._groups.data_version:
                 self._groups.replace_all(groups)
+            try:
+                self._timers.replace_all(
+                    await connection.request(GetTimerCheckPoint(), timeout=timeout)
+                )
+            except BrokerError as error:  # of a master before 5.0
+                log.debug("the master's timers: %s", error)
         except MQError as error:
             log.warning("the tables of %s were not copied: %s", master, error)
         finally:
@@ -145,8 +175,13 @@ class _MasterLink(asyncio.Protocol):
         self.ended = self._loop.create_future()
         self._transport: asyncio.Transport | None = None
         self._unread = bytearray()
-        self._heard_at = self._reported_at = self._loop.time()
+        self.heard_at = self.reported_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._throughput = Throughput(self._loop.time())
+
+    def bytes_per_second(self) -> int:
+        """How much came of late."""
+        return self._throughput.per_second(self._loop.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -167,7 +202,8 @@ class _MasterLink(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._loop.time()
+        self.heard_at = self._loop.time()
+        self._throughput.add(len(data), self.heard_at)
         self._unread += data
         before = self._store.max_physical_offset
         try:
@@ -197,15 +233,15 @@ class _MasterLink(asyncio.Protocol):
 
     def _report(self) -> None:
         assert self._transport is not None
-        self._reported_at = self._loop.time()
+        self.reported_at = self._loop.time()
         self._transport.write(REPORT.pack(self._store.max_physical_offset))
 
     def _watch(self) -> None:
         now = self._loop.time()
         settings = self._settings
-        if now - self._heard_at >= settings.ha_housekeeping_interval:
+        if now - self.heard_at >= settings.ha_housekeeping_interval:
             self.end(f"nothing heard for {settings.ha_housekeeping_interval:.3g} s")
             return
-        if now - self._reported_at >= settings.ha_send_heartbeat_interval:
+        if now - self.reported_at >= settings.ha_send_heartbeat_interval:
             self._report()
         self._timer = self._loop.call_later(settings.ha_send_heartbeat_interval / 2, self._watch)

@@ -14,6 +14,7 @@ from rocketpipe.broker.names import (
     SELF_TEST_TOPIC,
     SYSTEM_TOPIC_PREFIX,
     SYSTEM_TOPICS,
+    TIMER_TOPIC,
     reply_topic,
 )
 from rocketpipe.broker.saving import SavedTable
@@ -196,7 +197,7 @@ def describe(config: TopicConfig) -> str:
 
 
 def _built_in_topics(settings: BrokerSettings) -> list[TopicConfig]:
-    """What every broker of 5.5.0 has (TopicConfigManager.init), where timers are not enabled."""
+    """What every broker of 5.5.0 has (TopicConfigManager.init)."""
     cluster, broker = settings.broker_cluster_name, settings.broker_name
 
     def named_topic_perm(is_enabled: bool) -> Perm:
@@ -223,6 +224,8 @@ def _built_in_topics(settings: BrokerSettings) -> list[TopicConfig]:
     if settings.auto_create_topic_enable:
         queues = settings.default_topic_queue_nums
         topics.append(topic(AUTO_CREATE_TOPIC, queues, Perm.INHERIT | _READ_WRITE))
+    if settings.timer_wheel_enable:
+        topics.append(topic(TIMER_TOPIC, 1))
     if settings.trace_topic_enable:
         topics.append(topic(settings.msg_trace_topic_name, 1))
     return topics

@@ -9,6 +9,11 @@ consumer group, say where; what lies behind them is done with.
 
 Beyond RocketMQ: a note goes to the log at once, and also names the later copy of a half message
 that was asked about. So an end that comes late, twice, or before a crash is not asked for again.
+
+A loss of power takes any part of what was not flushed, and new records come to stand in its place.
+So a commit is flushed before its note is written; the two offsets are saved when the log is safe up
+to where it was; and a note, or an end that a producer tells, counts only for the half message that
+it means, and not for whatever has its offset now.
 """
 
 import asyncio
@@ -19,7 +24,6 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from rocketpipe.broker.clients import Clients
-from rocketpipe.broker.delays import real_place
 from rocketpipe.broker.names import (
     HALF_TOPIC,
     OP_HALF_TOPIC,
@@ -27,11 +31,12 @@ from rocketpipe.broker.names import (
     TRANSACTION_GROUP,
 )
 from rocketpipe.broker.offsets import ConsumerOffsets
-from rocketpipe.broker.putting import Puts, Stored, as_future, redraft
+from rocketpipe.broker.putting import CODES, Puts, Stored, as_future, redraft
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.broker.store.values import MessageDraft, PutResult, PutStatus, ReadStatus
 from rocketpipe.broker.topics import TopicConfigs
+from rocketpipe.broker.waiting import real_place, timer_remark
 from rocketpipe.clock import Clock
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import MQError
@@ -59,6 +64,7 @@ from rocketpipe.wire.sys_flag import TRANSACTION_COMMIT, with_transaction_type
 log = logging.getLogger(__name__)
 
 DONE_TAG = "d"
+ENDED_LATELY_MAX = 10_000
 CHUNK_MESSAGES = 32
 CHUNK_BYTES = 1024 * 1024
 ASK_TIMEOUT = 0.01  # to find room in a producer's connection; as RocketMQ's
@@ -136,19 +142,33 @@ class Transactions:
         self._next_unique_id = next_unique_id
         self._half_offset = 0  # all half messages before it are done with
         self._ended: set[int] = set()  # those after it that are, too
+        # Those whose commit is being stored, each with all offsets of its half message: until it is
+        # in the log, they are not done with.
+        self._committing: dict[int, set[int]] = {}
         self._notes: deque[tuple[int, int]] = deque()  # op offset and half offset, in order
         # Of half messages that were stored again: where the first was, and where the last is.
         self._latest: dict[int, int] = {}
+        # The first offsets of some that ended: more than one question may be on its way to a
+        # producer, and each of the answers is an end.
+        self._ended_lately: dict[int, None] = {}
+        # How far both topics are done with, to be saved when the log is safe up to an offset.
+        self._unsaved: tuple[int, int, int] | None = None
 
     def load(self) -> None:
         """Find out what is not done with, from the two topics."""
         self._half_offset = self._saved_offset(HALF_TOPIC)
-        op_offset = self._saved_offset(OP_HALF_TOPIC)
-        for note in self._read(OP_HALF_TOPIC, op_offset):
+        noted: dict[int, int] = {}  # half offset, and where in the log its last note is
+        for note in self._read(OP_HALF_TOPIC, self._saved_offset(OP_HALF_TOPIC)):
             for half_offset in _noted(note):
-                self._remember_note(note.queue_offset, half_offset)
+                self._notes.append((note.queue_offset, half_offset))
+                noted[half_offset] = note.physical_offset
         for half in self._read(HALF_TOPIC, self._half_offset):
             first = _first_offset(half)
+            # A note that stands before it in the log is about another one, which had its offset
+            # until a loss of power took it and spared the note.
+            is_noted = noted.get(half.queue_offset, -1) > half.physical_offset
+            if is_noted or self._latest.get(first, first) in self._ended:
+                self._ended.add(half.queue_offset)
             if first != half.queue_offset:
                 self._latest[first] = half.queue_offset
 
@@ -188,14 +208,20 @@ class Transactions:
             properties=encode_properties(properties),
             sys_flag=with_transaction_type(half.sys_flag, TRANSACTION_COMMIT),
             prepared_transaction_offset=half.physical_offset,
+            wait_store_ok=True,
         )
         # Before it is stored, or a second commit meanwhile would store it, too.
         ended = self._mark_ended(half)
+        self._committing |= dict.fromkeys(ended, ended)
         result = await self._puts.put_and_wait(message)
+        for offset in ended:
+            del self._committing[offset]
         if not result.is_stored:
             self._ended.difference_update(ended)
             raise _final_refusal(result, self._settings)
-        await self._note(ended)
+        # A loss of power may spare the note and take a message that was not flushed before it.
+        if result.status is PutStatus.PUT_OK:
+            await self._note(ended)
 
     async def roll_back(self, request: EndTransaction) -> None:
         """Be done with a half message, or a Refusal."""
@@ -207,7 +233,7 @@ class Transactions:
         """The half message of which a producer speaks, after Apache's checks and in its words."""
         record = self._store.record_at(request.commit_log_offset)
         half = decode_record(record, decompressing=False) if record is not None else None
-        if half is None or half.topic != HALF_TOPIC:
+        if half is None or half.topic != HALF_TOPIC or not _is_meant(half, request):
             raise _refusal("Find prepared transaction message failed")
         immunity = immunity_seconds(half.properties, self._settings)
         age = (self._clock.wall_ms() - half.born_timestamp_ms) / 1000
@@ -221,13 +247,22 @@ class Transactions:
 
     def _is_ended(self, half: StoredMessage) -> bool:
         first = _first_offset(half)
-        return half.queue_offset in self._ended or self._latest.get(first, first) in self._ended
+        return (
+            half.queue_offset in self._ended
+            or self._latest.get(first, first) in self._ended
+            or first in self._ended_lately
+        )
 
     def _mark_ended(self, half: StoredMessage) -> set[int]:
         first = _first_offset(half)
         ended = {half.queue_offset, self._latest.get(first, half.queue_offset)}
         self._ended |= ended
         return ended
+
+    def _remember_end(self, first: int) -> None:
+        self._ended_lately[first] = None
+        if len(self._ended_lately) > ENDED_LATELY_MAX:
+            del self._ended_lately[next(iter(self._ended_lately))]
 
     async def _note(self, half_offsets: set[int]) -> None:
         """Leave a note, which a restart finds, that these are done with."""
@@ -269,20 +304,23 @@ class Transactions:
             # Those stored meanwhile, which may be copies made below, are for the next time.
             if half.store_timestamp_ms >= began_ms or not await self._check_one(half, began_ms):
                 break
-            self._ended.discard(half.queue_offset)
             first = _first_offset(half)
+            if half.queue_offset in self._ended:
+                self._ended.discard(half.queue_offset)
+                self._remember_end(first)
             if self._latest.get(first) == half.queue_offset:
                 del self._latest[first]
             self._half_offset = half.queue_offset + 1
         while self._notes and self._notes[0][1] < self._half_offset:
             self._notes.popleft()
-        self._save_offset(HALF_TOPIC, self._half_offset)
-        op_offset = self._notes[0][0] if self._notes else self._store.max_offset(OP_HALF_TOPIC, 0)
-        self._save_offset(OP_HALF_TOPIC, op_offset)
+        self._save_progress()
 
     async def _check_one(self, half: StoredMessage, now_ms: int) -> bool:
         """Whether this half message, as it stands there, is done with."""
-        if half.queue_offset in self._ended:
+        if half.queue_offset in self._committing:
+            return False
+        latest = self._latest.get(_first_offset(half), half.queue_offset)
+        if half.queue_offset in self._ended or half.queue_offset < latest:
             return True
         verdict = judge(half, self._settings, now_ms)
         if verdict is Verdict.WAIT:
@@ -305,7 +343,12 @@ class Transactions:
             log.error("a half message could not be stored again: %s", result.reason)
             return None
         self._latest[first] = result.queue_offset
-        if half.queue_offset in self._ended:  # its producer spoke while it was being stored
+        # Its producer may have spoken while it was being stored.
+        if committing := self._committing.get(half.queue_offset):
+            committing.add(result.queue_offset)
+            self._committing[result.queue_offset] = committing
+            self._ended.add(result.queue_offset)
+        elif half.queue_offset in self._ended:
             self._ended.add(result.queue_offset)
             await self._note({result.queue_offset})
         return replace(
@@ -363,6 +406,19 @@ class Transactions:
         offset = self._offsets.query(TRANSACTION_GROUP, topic, 0)
         return offset if offset >= 0 else self._store.min_offset(topic, 0)
 
+    def _save_progress(self) -> None:
+        """Save how far we are, or were when last called: what is saved must not be ahead of the
+        log, or a loss of power would take the copy of a half message, or what it became."""
+        if self._unsaved is None:
+            notes_end = self._store.max_offset(OP_HALF_TOPIC, 0)
+            op_offset = self._notes[0][0] if self._notes else notes_end
+            self._unsaved = (self._store.max_physical_offset, self._half_offset, op_offset)
+        log_end, half_offset, op_offset = self._unsaved
+        if log_end <= self._store.flushed_offset:
+            self._unsaved = None
+            self._save_offset(HALF_TOPIC, half_offset)
+            self._save_offset(OP_HALF_TOPIC, op_offset)
+
     def _save_offset(self, topic: str, offset: int) -> None:
         if self._offsets.query(TRANSACTION_GROUP, topic, 0) != offset:
             self._offsets.commit(TRANSACTION_GROUP, topic, 0, offset)
@@ -374,6 +430,18 @@ def _first_offset(half: StoredMessage) -> int:
         return read_integer(half.properties.get(TRAN_PREPARED_QUEUE_OFFSET, ""), 64)
     except ValueError:
         return half.queue_offset
+
+
+def _is_meant(half: StoredMessage, request: EndTransaction) -> bool:
+    """Whether this is the message whose end is told. Apache looks only at its place; but a loss of
+    power may have taken the one that was there, and another may have come to stand in its place.
+
+    An id of another length is not one that a client made like this one's: it may be anything.
+    """
+    unique_id = half.properties.get(UNIQ_KEY, "")
+    told = {request.msg_id, request.transaction_id}
+    is_another = len(request.msg_id) == len(unique_id)
+    return not is_another or bool(told & {unique_id, half.offset_message_id})
 
 
 def _noted(note: StoredMessage) -> list[int]:
@@ -398,6 +466,8 @@ def _final_refusal(result: PutResult, settings: BrokerSettings) -> Refusal:
             "The message is illegal, maybe msg body or properties length not matched. "
             f"msg body length limit {limit}B, msg properties length limit 32KB.",
         )
+    if remark := timer_remark(result.status, settings):
+        return Refusal(CODES[result.status], remark)
     if result.status is PutStatus.OS_PAGE_CACHE_BUSY:
         return _refusal("OS page cache busy, please try another machine")
     return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, "Service not available now.")

@@ -143,22 +143,46 @@ async def show_broker(admin: AsyncAdmin, args: argparse.Namespace) -> None:
     print_facts(dict(sorted(told.table.items())))
 
 
-async def show_config(admin: AsyncAdmin, args: argparse.Namespace) -> None:
+async def show_config(admin: AsyncAdmin, args: argparse.Namespace) -> bool:
     changes = dict(args.changes)
     if changes:
         await admin.change_broker_config(args.broker, changes)
-    settings = await admin.broker_config(args.broker)
-    if changes:
-        settings = {name: settings.get(name, "") for name in changes}
-    if args.filter:
-        wanted = args.filter.lower()
-        settings = {name: value for name, value in settings.items() if wanted in name.lower()}
+    found = await admin.broker_config(args.broker)
+    wanted = (args.filter or "").lower()
+    settings = {
+        name: value
+        for name, value in found.items()
+        if (not changes or name in changes) and wanted in name.lower()
+    }
     if args.json:
         print_json({"broker": args.broker, "settings": settings})
-    elif not settings:
-        say(f"no setting of {args.broker} has {args.filter!r} in its name")
-    else:
+    elif settings:
         print_facts(settings)
+    elif not changes:
+        say(f"no setting of {args.broker} has {args.filter!r} in its name")
+    return _complain_of_settings(args.broker, changes, found)
+
+
+def _complain_of_settings(broker: str, asked: dict[str, str], found: dict[str, str]) -> bool:
+    """Whether all are as asked: brokers say nothing of what they do not know or understand."""
+    wrong = [
+        f"{broker} has no setting {name!r}"
+        if name not in found
+        else f"{name} of {broker} is {found[name]}, not {value}: it does not take that"
+        for name, value in asked.items()
+        if name not in found or not _is_same(value, found[name])
+    ]
+    for each in wrong:
+        say(f"rocketpipe: {each}")
+    return not wrong
+
+
+def _is_same(asked: str, found: str) -> bool:
+    """As Java reads them: `TRUE` is true, `010` is 10 and `1` may be 1.0."""
+    try:
+        return float(asked) == float(found)
+    except ValueError:
+        return asked.lower() == found.lower()
 
 
 async def show_clusters(admin: AsyncAdmin, args: argparse.Namespace) -> bool:

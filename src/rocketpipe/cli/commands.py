@@ -57,15 +57,27 @@ def add_confirmation(command: argparse.ArgumentParser) -> None:
     command.add_argument("--yes", action="store_true", help="do not ask whether you mean it")
 
 
-def confirm(args: argparse.Namespace, what: str) -> None:
+async def confirm(args: argparse.Namespace, what: str) -> None:
     """Ask a person; a program has to say so beforehand."""
     if args.yes:
         return
     if not sys.stdin.isatty() or args.json:
         raise InvalidSetting(f"{what} can't be undone: give --yes if you mean it")
     say(f"{what} can't be undone. Type 'yes' to go on:")
-    if input().strip().lower() not in ("y", "yes"):
+    if (await _typed_line()).strip().lower() not in ("y", "yes"):
         raise ClientError("nothing was done")
+
+
+async def _typed_line() -> str:
+    """What a person types; nothing for Ctrl-D. Ctrl-C ends it, as the event loop goes on."""
+    loop = asyncio.get_running_loop()
+    is_typed = asyncio.Event()
+    loop.add_reader(sys.stdin, is_typed.set)
+    try:
+        await is_typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
+    return sys.stdin.readline()
 
 
 def _sentence(text: str) -> str:

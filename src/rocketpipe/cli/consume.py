@@ -142,7 +142,7 @@ async def _poll(
 
 def _print(message: StoredMessage, args: argparse.Namespace) -> None:
     if args.json:
-        print_json(message_json(message, message.broker_name))
+        print_json(message_json(message))
     elif args.bodies:
         print_text(show_body(message.body))
     else:

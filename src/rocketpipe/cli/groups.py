@@ -225,7 +225,7 @@ def _print_offsets(offsets: dict[MessageQueue, int], *, is_json: bool) -> None:
 
 async def delete_group(admin: AsyncAdmin, args: argparse.Namespace) -> None:
     await admin.group_config(args.group)
-    confirm(args, f"deleting group {args.group!r}")
+    await confirm(args, f"deleting group {args.group!r}")
     await admin.delete_group(args.group, keep_offsets=args.keep_offsets)
     if not args.json:
         say(f"group {args.group!r} is deleted")

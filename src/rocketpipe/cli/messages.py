@@ -4,7 +4,15 @@ import argparse
 
 from rocketpipe.cli.commands import Commands, add_command, add_family
 from rocketpipe.cli.output import message_json, print_json, print_message, print_table, say
-from rocketpipe.cli.texts import TIME_HELP, count, moment_ms, queue_name, show_body, show_time
+from rocketpipe.cli.texts import (
+    TIME_HELP,
+    count,
+    moment_ms,
+    queue_name,
+    show_body,
+    show_queue,
+    show_time,
+)
 from rocketpipe.client.admin.admin import AsyncAdmin
 from rocketpipe.errors import InvalidSetting
 
@@ -68,7 +76,7 @@ async def find_messages(admin: AsyncAdmin, args: argparse.Namespace) -> None:
                 (
                     message.message_id,
                     show_time(message.store_timestamp_ms),
-                    message.queue_id,
+                    show_queue(message.queue),
                     message.queue_offset,
                     message.tags,
                     _shortened(show_body(message.body)),

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rocketpipe.cli.texts import harmless, show_body, show_time
+from rocketpipe.cli.texts import harmless, show_body, show_queue, show_time
 from rocketpipe.errors import ClientError
 from rocketpipe.message import MessageQueue, StoredMessage
 
@@ -91,15 +91,13 @@ def queue_json(queue: MessageQueue) -> dict[str, Any]:
     return {"topic": queue.topic, "broker": queue.broker_name, "queue": queue.queue_id}
 
 
-def message_json(message: StoredMessage, broker: str | None = None) -> dict[str, Any]:
+def message_json(message: StoredMessage) -> dict[str, Any]:
     try:
         body = {"body": message.body.decode("utf-8")}
     except UnicodeDecodeError:
         body = {"body_hex": message.body.hex()}
     return {
-        "topic": message.topic,
-        **({"broker": broker} if broker else {}),
-        "queue": message.queue_id,
+        **queue_json(message.queue),
         "offset": message.queue_offset,
         "message_id": message.message_id,
         "offset_message_id": message.offset_message_id,
@@ -122,7 +120,7 @@ def print_message(message: StoredMessage) -> None:
             "message id": message.message_id,
             "offset message id": message.offset_message_id,
             "topic": message.topic,
-            "queue": message.queue_id,
+            "queue": show_queue(message.queue),
             "offset": message.queue_offset,
             "tags": message.tags,
             "keys": " ".join(message.keys) or None,

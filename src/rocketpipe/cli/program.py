@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from rocketpipe.errors import (
     BrokerError,
@@ -67,12 +68,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return FAILED if is_done is False else DONE
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose complaint is a line, without the usage; its commands get the same."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(MISUSED, f"rocketpipe: {message}. '{self.prog} --help' tells more\n")
+
+
+class _Version(argparse.Action):
+    """Looked up when it is asked for: that takes longer than many a command."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib import metadata
+
+        try:
+            version = metadata.version("rocketpipe")
+        except metadata.PackageNotFoundError:
+            version = "of a source folder"
+        print(f"rocketpipe {version}")
+        parser.exit()
+
+
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser of all commands, or of the module alone that has this one."""
-    program = argparse.ArgumentParser(
+    program = _Parser(
         prog="rocketpipe",
         description="RocketMQ for Python: run a cluster, send and read messages, and look after "
         "topics, groups and brokers.",
+    )
+    program.add_argument(
+        "--version", action=_Version, nargs=0, help="show the version of rocketpipe"
     )
     commands = program.add_subparsers(title="commands", required=True, metavar="command")
     modules = [COMMANDS[command]] if command in COMMANDS else dict.fromkeys(COMMANDS.values())

@@ -12,14 +12,16 @@ from rocketpipe.cli.commands import Commands
 from rocketpipe.cli.connecting import client_settings, cluster_options
 from rocketpipe.cli.load import Load, progress_bar
 from rocketpipe.cli.output import print_facts, print_json, print_text, queue_json, require_rich, say
-from rocketpipe.cli.texts import count, pair, queue_name, seconds, show_queue
+from rocketpipe.cli.texts import count, pair, queue_name, rate, seconds, show_queue
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.clock import Clock, SystemClock
-from rocketpipe.errors import InvalidSetting
+from rocketpipe.errors import ClientError, InvalidSetting, MQError, NoRoute
 from rocketpipe.message import Message, SendResult
+from rocketpipe.sync.admin import Admin
 from rocketpipe.sync.producer import Producer
 
 IN_FLIGHT_MAX = 64  # of a load
+TIMERS_SINCE = (5, 0)
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -53,20 +55,20 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
     load = command.add_argument_group("load").add_argument
     load("--count", type=count, metavar="N", help="send so many, over and over the same")
     load("--size", type=count, metavar="BYTES", help="of a body that is made up")
-    load("--rate", type=float, metavar="N", help="so many a second at most")
+    load("--rate", type=rate, metavar="N", help="so many a second at most")
     command.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> bool:
     if not args.json:
         require_rich()
-    if args.rate is not None and args.rate <= 0:
-        raise InvalidSetting(f"--rate {args.rate:g}: it must be above 0")
     settings = ProducerSettings(args.group, **client_settings(args), send_timeout=args.timeout)
     bodies = _bodies(args)
     if args.count is not None:
         some = list(bodies)  # before anything is connected: it may be a file that is not there
         bodies = itertools.islice(itertools.cycle(some), args.count)
+    if args.delay is not None:
+        _require_timers(args)
     clock = SystemClock()
     messages = paced((_message(args, body) for body in bodies), args.rate, clock)
     with Producer(settings) as producer:
@@ -76,6 +78,28 @@ def run(args: argparse.Namespace) -> bool:
             queue = args.queue.of(args.topic) if args.queue else None
             _print_result(producer.send(message, queue=queue), is_json=args.json)
     return True
+
+
+def _require_timers(args: argparse.Namespace) -> None:
+    """ClientError if a broker is too old for --delay: it would take it, and deliver at once."""
+    with Admin(**client_settings(args)) as admin:
+        masters = {each.name: each.master for each in admin.brokers() if each.master}
+        try:
+            names = set(admin.route(args.topic).brokers)
+        except NoRoute:
+            names = set(masters)  # any of them may be the one that makes the topic
+        if args.queue:
+            names = {args.queue.broker_name}
+        for name in sorted(names & masters.keys()):
+            try:
+                told = admin.broker_runtime(masters[name])
+            except MQError:
+                continue  # it is down, or tells only its administrators, which is of 5.x
+            if told.release < TIMERS_SINCE:
+                raise ClientError(
+                    f"{name} is a broker of {told.version}, which delivers at once what is to be "
+                    "delayed for a time: give --delay-level"
+                )
 
 
 def _bodies(args: argparse.Namespace) -> Iterator[bytes]:
@@ -151,23 +175,30 @@ def _print_result(result: SendResult, *, is_json: bool) -> None:
 def _send_load(
     producer: Producer, messages: Iterable[Message], args: argparse.Namespace, clock: Clock
 ) -> bool:
-    """Send them all, several at a time; what fails is counted, and the first of it told."""
+    """Send them all, several at a time; what fails is counted, and the first of it told.
+
+    Ctrl-C ends it, and how many were sent until then is told as well.
+    """
     load = Load(clock)
     room = threading.BoundedSemaphore(IN_FLIGHT_MAX)
     queue = args.queue.of(args.topic) if args.queue else None
+    is_cut_short = False
     with progress_bar(args.count, "sent") as advance:
-        for message in messages:
-            room.acquire()
-            started = clock.monotonic()
+        try:
+            for message in messages:
+                room.acquire()
+                started = clock.monotonic()
 
-            def done(future: "Future[SendResult]", started: float = started) -> None:
-                load.finished(started, future.exception())
-                advance()
-                room.release()
+                def done(future: "Future[SendResult]", started: float = started) -> None:
+                    load.finished(started, future.exception())
+                    advance()
+                    room.release()
 
-            producer.send_async(message, queue=queue).add_done_callback(done)
+                producer.send_async(message, queue=queue).add_done_callback(done)
+        except KeyboardInterrupt:
+            is_cut_short = True  # by Ctrl-C: what is on its way is still counted
         for _ in range(IN_FLIGHT_MAX):  # until the last has ended
-            room.acquire()
+            room.acquire(timeout=args.timeout if is_cut_short else None)
     report = load.report()
     if args.json:
         print_json({"topic": args.topic, **report})
@@ -184,4 +215,6 @@ def _send_load(
         )
     if load.first_error is not None:
         say(f"rocketpipe: the first that failed: {load.first_error}")
+    if is_cut_short:
+        raise KeyboardInterrupt
     return load.first_error is None

@@ -39,7 +39,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         metavar="KEY=VALUE",
         type=pair,
         dest="settings",
-        help="a setting of the brokers by RocketMQ's own name, such as flushDiskType=SYNC_FLUSH",
+        help="a setting of the brokers by RocketMQ's own name, such as flushDiskType=SYNC_FLUSH; "
+        "tls.* are of all servers",
     )
     add("--faults", action="store_true", help="let other processes make the brokers misbehave")
     add("--json", action="store_true", help="print the addresses as JSON")
@@ -69,7 +70,7 @@ def _cluster_settings(args: argparse.Namespace) -> "ClusterSettings":
     )
     if ignored := settings.without_effect():
         print(f"rocketpipe: no effect here: {', '.join(ignored)}", file=sys.stderr)
-    settings.broker_settings()  # what can't be used is refused here
+    settings.check()
     return settings
 
 

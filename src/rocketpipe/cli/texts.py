@@ -1,6 +1,7 @@
 """What people type and read: moments, durations, permissions, queues, sizes."""
 
 import argparse
+import math
 import re
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -66,6 +67,17 @@ def count(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
+
+
+def rate(text: str) -> float:
+    """So many a second."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < math.inf:  # nor is it nan
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate: write a number above 0")
+    return value
 
 
 class QueueName(NamedTuple):

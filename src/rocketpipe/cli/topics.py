@@ -206,7 +206,7 @@ async def alter_topic(admin: AsyncAdmin, args: argparse.Namespace) -> None:
 
 async def delete_topic(admin: AsyncAdmin, args: argparse.Namespace) -> None:
     await admin.route(args.topic)
-    confirm(args, f"deleting topic {args.topic!r}")
+    await confirm(args, f"deleting topic {args.topic!r}")
     await admin.delete_topic(args.topic, cluster=args.cluster)
     if not args.json:
         say(f"topic {args.topic!r} is deleted")

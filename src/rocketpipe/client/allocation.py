@@ -5,32 +5,15 @@ Java members too. Both lists come sorted: queues as `MessageQueue` sorts, client
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from hashlib import md5
 
+from rocketpipe.client.checks import RETRY_PREFIX
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.message import MessageQueue
-
-Allocation = Callable[[Sequence[MessageQueue], Sequence[str], str], list[MessageQueue]]
+from rocketpipe.wire.allocation import Allocation, allocate_averagely, allocate_by_circle
 
 VIRTUAL_NODES = 10  # of each member, as AllocateMessageQueueConsistentHash has by default
-
-
-def allocate_averagely(
-    queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
-) -> list[MessageQueue]:
-    """A run of neighbours each; the first members get one more (AllocateMessageQueueAveragely)."""
-    place = client_ids.index(client_id)
-    size, rest = divmod(len(queues), len(client_ids))
-    start = place * size + min(place, rest)
-    return list(queues[start : start + size + (place < rest)])
-
-
-def allocate_by_circle(
-    queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
-) -> list[MessageQueue]:
-    """One after the other, in turn (AllocateMessageQueueAveragelyByCircle)."""
-    return list(queues[client_ids.index(client_id) :: len(client_ids)])
 
 
 def allocate_by_consistent_hash(
@@ -51,12 +34,20 @@ def allocate_by_consistent_hash(
 
 
 def by_config(wanted: Collection[MessageQueue]) -> Allocation:
-    """These very queues, whoever else is in the group (AllocateMessageQueueByConfig)."""
+    """These very queues, whoever else is in the group (AllocateMessageQueueByConfig).
+
+    The group's topic of retries, unless queues of it are among them, is shared averagely: in Java
+    nobody reads it then, and what failed never comes again.
+    """
     chosen = frozenset(wanted)
+    topics = {queue.topic for queue in chosen}
 
     def allocate(
         queues: Sequence[MessageQueue], client_ids: Sequence[str], client_id: str
     ) -> list[MessageQueue]:
+        topic = queues[0].topic if queues else ""
+        if topic.startswith(RETRY_PREFIX) and topic not in topics:
+            return allocate_averagely(queues, client_ids, client_id)
         return [queue for queue in queues if queue in chosen]
 
     return allocate

@@ -5,6 +5,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from rocketpipe.client.checks import check_batch, check_message, check_topic, is_delayed
+from rocketpipe.client.encoded import Encoded
 from rocketpipe.client.namespace import with_namespace
 from rocketpipe.client.replies import Reply
 from rocketpipe.client.settings import ProducerSettings
@@ -32,6 +33,7 @@ class Outgoing(NamedTuple):
     """A tuple, since one is made for every message sent."""
 
     topic: str  # on the wire: with its namespace
+    user_topic: str
     messages: Sequence[Message]
     message_id: str  # of a batch, all of them joined by commas
     body: bytes
@@ -84,6 +86,7 @@ class Packer:
         message_id = self._new_message_id()
         return self._outgoing(
             header,
+            message.topic,
             [message],
             message_id,
             body,
@@ -117,7 +120,29 @@ class Packer:
             raise InvalidMessage(f"a batch of {len(body)} bytes; {size_max} are allowed")
         shared = encode_properties({names.WAIT: message_properties(messages[0])[names.WAIT]})
         return self._outgoing(
-            SendBatchMessage, messages, ",".join(ids), body, shared, 0, batch=True
+            SendBatchMessage,
+            *(messages[0].topic, messages, ",".join(ids), body, shared, 0),
+            batch=True,
+        )
+
+    def pack_encoded(self, encoded: Encoded) -> Outgoing:
+        """What somebody else has encoded; its messages are taken for well, its size is not."""
+        check_topic(encoded.topic)
+        settings = self._settings
+        body, sys_flag = encoded.body, 0
+        if len(body) > settings.message_bytes_max:
+            raise InvalidMessage(f"{len(body)} bytes; {settings.message_bytes_max} are allowed")
+        if not encoded.is_batch and len(body) >= settings.compress_body_bytes_min:
+            body, sys_flag = compress(body, self._compression), COMPRESSED | self._compression
+        return self._outgoing(
+            SendBatchMessage if encoded.is_batch else SendMessageV2,
+            encoded.topic,
+            encoded.messages,
+            encoded.message_id,
+            body,
+            encoded.properties,
+            sys_flag,
+            batch=encoded.is_batch,
         )
 
     def _properties(
@@ -158,6 +183,7 @@ class Packer:
     def _outgoing(
         self,
         header: type[SendMessage],
+        user_topic: str,
         messages: Sequence[Message],
         message_id: str,
         body: bytes,
@@ -168,7 +194,7 @@ class Packer:
         batch: bool = False,
     ) -> Outgoing:
         settings = self._settings
-        topic = messages[0].topic
+        topic = user_topic
         # The topic of replies is the whole cluster's.
         if settings.namespace and header is not SendReplyMessageV2:
             topic = with_namespace(settings.namespace, topic)
@@ -188,4 +214,4 @@ class Packer:
             batch=batch,
         )
         is_transaction = sys_flag & TRANSACTION_PREPARED != 0
-        return Outgoing(topic, messages, message_id, body, is_transaction, request_to)
+        return Outgoing(topic, user_topic, messages, message_id, body, is_transaction, request_to)

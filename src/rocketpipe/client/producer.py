@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from rocketpipe.client.background import Background
 from rocketpipe.client.checks import check_queue
+from rocketpipe.client.encoded import Encoded
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.hooks import Hooks, SendHook
 from rocketpipe.client.instance import CheckTransaction, ClientInstance
@@ -199,6 +200,23 @@ class AsyncProducer:
         if failures:
             raise failures[0]
         return outcomes
+
+    async def send_encoded(self, encoded: Encoded, *, timeout: float | None = None) -> SendResult:
+        """Where a message or batch was stored that the caller has encoded, as `send` tells it.
+
+        For writers of whole columns: see BulkSender, which sends many of these.
+        """
+        self._lifecycle.require_running()
+        outgoing = self._packer.pack_encoded(encoded)
+        target = encoded.queue and check_queue("queue", encoded.queue, encoded.topic)
+        return await self._deliver(outgoing, target, timeout)
+
+    async def publish_queues(
+        self, topic: str, *, timeout: float | None = None
+    ) -> tuple[MessageQueue, ...]:
+        """The queues that messages of this topic may go to now, in the order every client knows."""
+        self._lifecycle.require_running()
+        return await self._sender.publish_queues(topic, timeout=self._timeout(timeout))
 
     async def request(
         self,

@@ -17,7 +17,12 @@ def by_hash(queues: Sequence[MessageQueue], message: Message, arg: Any) -> Messa
     Without an `arg` the message's sharding key stands for it. Java's SelectMessageQueueByHash.
     """
     key = arg if arg is not None else message.sharding_key
-    return queues[abs(_java_hash(key)) % len(queues)]
+    return queues[queue_number(key, len(queues))]
+
+
+def queue_number(key: object, count: int) -> int:
+    """Which of so many queues is that of a key."""
+    return abs(_java_hash(key)) % count
 
 
 def at_random(queues: Sequence[MessageQueue], message: Message, arg: Any) -> MessageQueue:

@@ -14,6 +14,7 @@ from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import (
     BrokerError,
     ConnectFailed,
+    ConnectionLost,
     MQError,
     NoNameServer,
     NoRoute,
@@ -36,9 +37,9 @@ RETRY_CODES = frozenset(
     }
 )
 
-# Given the brokers that failed already, the worst last: where to go next, and whether there is but
-# one broker.
-Choose = Callable[[Collection[str]], tuple[Choice, bool]]
+# Given the brokers that failed already, the worst last: where to go next, and how many brokers
+# there are to choose from.
+Choose = Callable[[Collection[str]], tuple[Choice, int]]
 
 
 class Try(NamedTuple):
@@ -54,6 +55,12 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class Look(NamedTuple):
+    """Ask anew where the topic's brokers are, for so long at most; answer with None."""
+
+    timeout: float
+
+
 class Ended(NamedTuple):
     """How an attempt ended: with what the broker stored, or with an error."""
 
@@ -61,7 +68,7 @@ class Ended(NamedTuple):
     result: SendResult | None  # its attempts are still to be filled in
 
 
-SendFlow = Generator[Try | Pause, Ended | None, SendResult]
+SendFlow = Generator[Try | Pause | Look, Ended | None, SendResult]
 
 
 def send_flow(
@@ -85,10 +92,10 @@ def send_flow(
             reason = "and no time was left for another"
             break
         # Who was only busy has had its pause, so it comes before those that failed otherwise.
-        choice, is_only_broker = choose(sorted(failed, key=failed.__getitem__, reverse=True))
+        choice, brokers = choose(sorted(failed, key=failed.__getitem__, reverse=True))
         # Time is shared for the sake of the others: an only broker may take all of it. To ask it
         # again while it is slow would store the message again, and leave it less time to answer.
-        shares = 1 if is_only_broker else attempts_max - len(attempts)
+        shares = 1 if brokers == 1 else attempts_max - len(attempts)
         ended = yield Try(choice, _share(left, shares, settings))
         assert ended is not None
         attempts.append(ended.attempt)
@@ -112,6 +119,10 @@ def send_flow(
             # Not all who were told so at once should come back at once.
             yield Pause(min(pause * dice.uniform(0.5, 1.5), (deadline - now()) / 2))
             pause *= 2
+        elif len(failed) >= brokers and _is_gone(ended.attempt.error):
+            # There is nobody left but those that are gone. Perhaps others came meanwhile, or these
+            # came back elsewhere.
+            yield Look((deadline - now()) / (1 + attempts_max - len(attempts)))
     if stored is not None:
         return with_attempts(stored, attempts)
     raise SendFailed(topic, reason, attempts) from (attempts[-1].error if attempts else None)
@@ -132,6 +143,10 @@ def may_retry(error: MQError | None) -> bool:
 
 def is_busy(error: MQError | None) -> bool:
     return isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY
+
+
+def _is_gone(error: MQError | None) -> bool:
+    return isinstance(error, ConnectFailed | ConnectionLost)
 
 
 def blame(error: MQError | None) -> Outcome:

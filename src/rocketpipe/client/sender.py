@@ -9,7 +9,7 @@ from typing import cast
 from rocketpipe.client.hooks import Hooks, SendContext
 from rocketpipe.client.instance import ClientInstance, vip_address
 from rocketpipe.client.late_result import LateResult
-from rocketpipe.client.namespace import without_namespace
+from rocketpipe.client.namespace import with_namespace, without_namespace
 from rocketpipe.client.outgoing import Outgoing
 from rocketpipe.client.queue_choice import Choice, Outcome, Policy
 from rocketpipe.client.route import TopicRoute
@@ -17,6 +17,7 @@ from rocketpipe.client.routes import Template
 from rocketpipe.client.send_flow import (
     Choose,
     Ended,
+    Look,
     Pause,
     Try,
     blame,
@@ -80,13 +81,18 @@ class Sender:
             raise NoRoute(topic, asked, "none of its brokers takes messages now")
         return route
 
+    async def publish_queues(self, topic: str, *, timeout: float) -> tuple[MessageQueue, ...]:
+        """The queues of a topic, both by the names that the user knows."""
+        on_wire = with_namespace(self._settings.namespace, topic)
+        return self._queues(await self.route(on_wire, timeout=timeout))
+
     async def send(self, outgoing: Outgoing, target: Target, *, timeout: float) -> SendResult:
         """Send to the queue asked for, or to those the policy gives, until a broker has it."""
         now = self._now
         deadline = now() + timeout
         late = LateResult(deadline)
         flow = send_flow(
-            outgoing.messages[0].topic,
+            outgoing.user_topic,
             await self._chooser(outgoing, target, timeout),
             now,
             deadline=deadline,
@@ -100,6 +106,9 @@ class Sender:
                 if isinstance(step, Pause):
                     await asyncio.sleep(step.seconds)
                     step = flow.send(None)
+                elif isinstance(step, Look):
+                    await self._look(outgoing.topic, step.timeout)
+                    step = flow.send(None)
                 else:
                     number += 1
                     trying = self._try(outgoing, step, number, late)
@@ -109,7 +118,8 @@ class Sender:
             return cast(SendResult, done.value)
         except SendFailed as failure:
             # All attempts are made, but one whose time was over may still be answered.
-            if may_retry(failure.attempts[-1].error if failure.attempts else None):
+            errors = [attempt.error for attempt in failure.attempts]
+            if any(isinstance(error, RequestTimeout) for error in errors) and may_retry(errors[-1]):
                 result = await late.wait(deadline - now())
                 if result is not None:
                     return with_attempts(result, failure.attempts)
@@ -124,28 +134,34 @@ class Sender:
         attempt, _ = await self._try(outgoing, step, 1, None)
         if attempt.error is not None:
             reason = "and a one-way send has only one"
-            raise SendFailed(outgoing.messages[0].topic, reason, [attempt]) from attempt.error
+            raise SendFailed(outgoing.user_topic, reason, [attempt]) from attempt.error
 
     async def _chooser(self, outgoing: Outgoing, target: Target, timeout: float) -> Choose:
         """How to choose a queue for this, given the brokers that failed already."""
         if isinstance(target, MessageQueue):
             given = Choice(target, "the caller chose the queue", ())
-            return lambda _: (given, True)
+            return lambda _: (given, 1)
         route = await self.route(outgoing.topic, timeout=timeout)
         if target is not None:
             selected = Choice(target(self._queues(route)), "the selector chose the queue", ())
-            return lambda _: (selected, True)
+            return lambda _: (selected, 1)
 
-        def choose(failed: Collection[str]) -> tuple[Choice, bool]:
+        def choose(failed: Collection[str]) -> tuple[Choice, int]:
             nonlocal route
             # Between attempts the route may have changed; but not to one without queues.
             newer = self._instance.routes.find(outgoing.topic)
             if newer is not None and newer.publish_queues:
                 route = newer
             choice = self._policy.choose(self._queues(route), self._now(), failed)
-            return choice, len(route.publish_brokers) == 1
+            return choice, len(route.publish_brokers)
 
         return choose
+
+    async def _look(self, topic: str, timeout: float) -> None:
+        try:
+            await self._instance.routes.refresh(topic, self._template, timeout=timeout)
+        except MQError:
+            pass  # then it is tried where it was known to be
 
     def _queues(self, route: TopicRoute) -> tuple[MessageQueue, ...]:
         """The queues to write to, by the names the user knows."""

@@ -24,7 +24,7 @@ from rocketpipe.remoting.dispatch import Handler, Refusal, dispatch_by_code
 from rocketpipe.remoting.network import Network
 from rocketpipe.remoting.server import Server
 from rocketpipe.remoting.settings import RemotingSettings
-from rocketpipe.remoting.tls import TlsMode, TlsSettings
+from rocketpipe.remoting.tls import ServerTls
 from rocketpipe.wire.bodies.codec import Body
 from rocketpipe.wire.bodies.route import BrokerMemberGroupAnswer, KVTable, TopicList, TopicRouteData
 from rocketpipe.wire.bodies.topics import (
@@ -66,8 +66,7 @@ class NameServer:
         *,
         clock: Clock | None = None,
         remoting: RemotingSettings | None = None,
-        tls: TlsSettings | None = None,
-        tls_mode: TlsMode = TlsMode.DISABLED,
+        tls: ServerTls | None = None,
     ) -> None:
         settings = settings or NameServerSettings()
         self._clock = clock or SystemClock()
@@ -79,7 +78,6 @@ class NameServer:
             on_lost=self._table.lose,
             settings=remoting,
             tls=tls,
-            tls_mode=tls_mode,
         )
         self._started_at = 0.0
         self._scanner: asyncio.Task[None] | None = None

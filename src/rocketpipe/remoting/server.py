@@ -10,7 +10,7 @@ from rocketpipe.remoting.connection import Connection, HoldsAnswer
 from rocketpipe.remoting.dispatch import Handler
 from rocketpipe.remoting.network import Listener, Network
 from rocketpipe.remoting.settings import RemotingSettings
-from rocketpipe.remoting.tls import TlsMode, TlsSettings, server_context
+from rocketpipe.remoting.tls import ServerTls, server_context
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +26,7 @@ class Server:
         on_lost: Callable[[Connection], None] | None = None,
         holds_answer: HoldsAnswer | None = None,
         settings: RemotingSettings | None = None,
-        tls: TlsSettings | None = None,
-        tls_mode: TlsMode = TlsMode.DISABLED,
+        tls: ServerTls | None = None,
     ) -> None:
         # A dict for its order: the order of a set would differ from run to run of a simulation.
         self._connections: dict[Connection, None] = {}
@@ -36,8 +35,9 @@ class Server:
         self._on_lost = on_lost
         self._holds_answer = holds_answer
         self._settings = settings or RemotingSettings()
-        self._tls = server_context(tls) if tls is not None else None
-        self._tls_mode = tls_mode
+        tls = tls or ServerTls()
+        self._tls = server_context(tls.server) if tls.server is not None else None
+        self._tls_mode = tls.mode
         self._listeners: list[Listener] = []
 
     @property

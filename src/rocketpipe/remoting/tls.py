@@ -48,6 +48,8 @@ class TlsSettings:
     server_hostname: str | None = None
     """The name a client expects in the server's certificate; by default the host it connects to."""
     client_auth: ClientAuth = ClientAuth.NONE
+    self_signed: bool = False
+    """Whether a server without `cert_file` shows a certificate of its own making: for tests."""
 
     def __post_init__(self) -> None:
         if self.key_file is not None and self.cert_file is None:
@@ -56,6 +58,20 @@ class TlsSettings:
             raise InvalidSetting(f"server_hostname {self.server_hostname!r} is not a host name")
         if self.client_auth is not ClientAuth.NONE and self.ca_file is None:
             raise InvalidSetting(f"client_auth={self.client_auth} needs ca_file: whom to believe?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTls:
+    """What a server speaks on its ports, and with the servers that it asks itself."""
+
+    mode: TlsMode = TlsMode.DISABLED
+    server: TlsSettings | None = None
+    client: TlsSettings | None = None
+    """For what a broker asks NameServers and its master; None: plain."""
+
+    def __post_init__(self) -> None:
+        if self.mode is not TlsMode.DISABLED and self.server is None:
+            raise InvalidSetting(f"TLS mode {self.mode} needs a certificate")
 
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
@@ -72,7 +88,7 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """What a server needs to speak TLS; InvalidSetting names a file that can't be used."""
-    if settings.cert_file is None:
+    if settings.cert_file is None and not settings.self_signed:
         raise InvalidSetting("a TLS server needs cert_file")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = {
@@ -81,6 +97,11 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
     }[settings.client_auth]
     _load_files(context, settings)
+    if settings.cert_file is None:
+        # Late: only a server without a certificate needs it.
+        from rocketpipe.remoting.self_signed import load_self_signed
+
+        load_self_signed(context)
     return context
 
 

@@ -1,6 +1,6 @@
 """The blocking consumers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -10,8 +10,12 @@ from rocketpipe.client.consumer.push_consumer import AsyncPushConsumer
 from rocketpipe.client.consumer.settings import PullConsumerSettings, PushConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Expression
 from rocketpipe.client.environment import Environment
+from rocketpipe.errors import MQError
 from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.sync.client import BlockingClient
+
+# A hop from thread to thread takes longer than a small answer, so several are taken at once.
+_HOP_BYTES = 1 << 20
 
 
 class PullConsumer(BlockingClient):
@@ -118,13 +122,14 @@ class PullConsumer(BlockingClient):
                 queue, start, end, expression=expression, skip_gaps=skip_gaps
             )
 
-        async def following(answers: Any) -> bytes | None:
-            return await anext(answers, None)
-
         answers = self._call(begin())
         try:
-            while (answer := self._call(following(answers))) is not None:
-                yield answer
+            end_of_answers: MQError | StopAsyncIteration | None = None
+            while end_of_answers is None:
+                taken, end_of_answers = self._call(_take(answers))
+                yield from taken
+            if not isinstance(end_of_answers, StopAsyncIteration):
+                raise end_of_answers
         finally:
             self._call(answers.aclose())
 
@@ -240,3 +245,19 @@ class PushConsumer(BlockingClient):
     def resume(self) -> None:
         """Pull again."""
         self._call(self._async.resume())
+
+
+async def _take(
+    answers: AsyncIterator[bytes],
+) -> tuple[list[bytes], MQError | StopAsyncIteration | None]:
+    """Some of the answers, and what ended them, if these were the last."""
+    taken: list[bytes] = []
+    size = 0
+    while size < _HOP_BYTES:
+        try:
+            answer = await anext(answers)
+        except (MQError, StopAsyncIteration) as error:
+            return taken, error
+        taken.append(answer)
+        size += len(answer)
+    return taken, None

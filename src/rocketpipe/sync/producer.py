@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
+from rocketpipe.client.bulk import AsyncBulkSender
+from rocketpipe.client.encoded import Encoded
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.hooks import SendHook
 from rocketpipe.client.many import packs
@@ -157,6 +159,19 @@ class Producer(BlockingClient):
             raise
         return outcomes
 
+    def send_encoded(self, encoded: Encoded, *, timeout: float | None = None) -> SendResult:
+        """Where a message or batch was stored that the caller has encoded, as `send` tells it.
+
+        For writers of whole columns: see BulkSender, which sends many of these.
+        """
+        return self._call(self._async.send_encoded(encoded, timeout=timeout))
+
+    def publish_queues(
+        self, topic: str, *, timeout: float | None = None
+    ) -> tuple[MessageQueue, ...]:
+        """The queues that messages of this topic may go to now, in the order every client knows."""
+        return self._call(self._async.publish_queues(topic, timeout=timeout))
+
     def request(
         self,
         message: Message,
@@ -182,6 +197,18 @@ class Producer(BlockingClient):
         be 5.3.2 or later, with recallMessageEnable).
         """
         return self._call(self._async.recall(topic, recall_handle, timeout=timeout))
+
+
+class BulkSender:
+    """AsyncBulkSender for one thread that goes on encoding while it sends."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._async = AsyncBulkSender(producer._async)
+
+    def send_async(self, parcels: Sequence[Encoded]) -> "Future[list[SendResult]]":
+        """A future of what `AsyncBulkSender.send` returns; the calls are obeyed in their order."""
+        return self._producer._submit(self._async.send(parcels))
 
 
 class TransactionProducer(Producer):

@@ -192,7 +192,8 @@ class EmbeddedCluster:
     """A NameServer and `brokers` brokers, each with so many slaves.
 
     With a folder its data is kept there, else it is gone at the end. `settings` are the brokers',
-    by RocketMQ's own names: `{"flushDiskType": "SYNC_FLUSH"}`. Port 0 is any that is free; the
+    by RocketMQ's own names: `{"flushDiskType": "SYNC_FLUSH"}`; those that begin with `tls.` are of
+    all servers. Port 0 is any that is free; the
     brokers after the first have ports ten higher each.
     """
 
@@ -219,7 +220,7 @@ class EmbeddedCluster:
             cluster_name=cluster_name,
             settings={"faultsEnable": True, **(settings or {})},
         )
-        self._settings.broker_settings()  # what can't be used is refused here
+        self._settings.check()
         self._folder = folder
         self._process_id = os.getpid()
         self._own_folder: Path | None = None

@@ -20,6 +20,8 @@ from rocketpipe.nameserver.server import NameServer
 from rocketpipe.nameserver.settings import NameServerSettings
 from rocketpipe.remoting.address import PORT_MAX, Address
 from rocketpipe.remoting.network import AsyncioNetwork
+from rocketpipe.remoting.tls import ServerTls
+from rocketpipe.remoting.tls_properties import PREFIX, read_tls
 
 PORT_STEP = 10  # a broker also takes the port two below its own, and the one above
 TOLD_TIMEOUT = 10.0
@@ -27,7 +29,11 @@ TOLD_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSettings:
-    """What a cluster consists of. `settings` are those of its brokers, by RocketMQ's own names."""
+    """What a cluster consists of.
+
+    `settings` are those of its brokers, by RocketMQ's own names; but `tls.*` are those of all its
+    servers.
+    """
 
     brokers: int = 1  # broker-a, broker-b, ...
     slaves: int = 0  # of each of them
@@ -46,13 +52,23 @@ class ClusterSettings:
         if self.port < 0 or not 0 <= self.namesrv_port <= PORT_MAX or last_port > PORT_MAX:
             raise InvalidSetting(f"ports of brokers up to {last_port}: not from 0 to {PORT_MAX}")
 
+    def check(self) -> None:
+        """InvalidSetting if any can't be used."""
+        self.broker_settings()
+        self.tls()
+
     def without_effect(self) -> list[str]:
         """The settings that Apache's brokers know, and that mean nothing here."""
-        return split_settings(self.settings)[1]
+        return split_settings(self._of_brokers())[1]
+
+    def tls(self) -> ServerTls:
+        """How all servers speak TLS: by those settings that RocketMQ has as system properties."""
+        texts, _ = split_settings(self.settings)
+        return read_tls(texts)
 
     def broker_settings(self) -> list[BrokerSettings]:
         """Those of each broker, all masters first."""
-        common, _ = split_settings(self.settings)
+        common, _ = split_settings(self._of_brokers())
         found: list[BrokerSettings] = []
         for broker_id in range(1 + self.slaves):
             for letter in ascii_lowercase[: self.brokers]:
@@ -68,6 +84,9 @@ class ClusterSettings:
                     own["brokerRole"] = "SLAVE"
                 found.append(BrokerSettings.from_properties(split_settings(own)[0]))
         return found
+
+    def _of_brokers(self) -> dict[str, object]:
+        return {name: value for name, value in self.settings.items() if not name.startswith(PREFIX)}
 
 
 class ServerCore(Protocol):
@@ -90,6 +109,7 @@ class NameServerCore:
     def __init__(self, settings: ClusterSettings, folder: Path) -> None:
         self._address = Address(settings.host, settings.namesrv_port)
         self._settings = NameServerSettings(kv_config_path=folder / "namesrv" / "kvConfig.json")
+        self._tls = settings.tls()
         self._server: NameServer | None = None
 
     @property
@@ -99,7 +119,7 @@ class NameServerCore:
     async def start(self) -> None:
         """Listen; one that runs goes on."""
         if self._server is None:
-            server = NameServer(AsyncioNetwork(), self._settings)
+            server = NameServer(AsyncioNetwork(), self._settings, tls=self._tls)
             self._address = await server.start(self._address)
             self._server = server
 
@@ -119,13 +139,20 @@ class NameServerCore:
 class BrokerCore:
     """A broker of a cluster. Its faults outlive a restart, as its folder does."""
 
-    def __init__(self, settings: BrokerSettings, folder: Path, nameserver: NameServerCore) -> None:
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        folder: Path,
+        nameserver: NameServerCore,
+        tls: ServerTls,
+    ) -> None:
         self.id = settings.broker_id
         self.name = settings.broker_name
         self.faults = Faults(SystemClock().monotonic)
         self._properties = settings.to_properties()
         self._folder = folder / (f"{self.name}-{self.id}" if self.id else self.name)
         self._nameserver = nameserver
+        self._tls = tls
         self._broker: Broker | None = None
 
     @property
@@ -138,7 +165,10 @@ class BrokerCore:
             return
         properties = {**self._properties, "namesrvAddr": self._nameserver.address}
         broker = Broker(
-            BrokerSettings.from_properties(properties), self._folder, faults=self.faults
+            BrokerSettings.from_properties(properties),
+            self._folder,
+            faults=self.faults,
+            tls=self._tls,
         )
         await broker.start()
         self._properties["listenPort"] = str(broker.address.port)
@@ -174,4 +204,7 @@ def cluster_cores(
 ) -> tuple[NameServerCore, list[BrokerCore]]:
     """The servers of a cluster, none of them started."""
     nameserver = NameServerCore(settings, folder)
-    return nameserver, [BrokerCore(each, folder, nameserver) for each in settings.broker_settings()]
+    tls = settings.tls()
+    return nameserver, [
+        BrokerCore(each, folder, nameserver, tls) for each in settings.broker_settings()
+    ]

@@ -4,7 +4,6 @@ The first two are hex digits, 32 with an IPv4 address or 56 with an IPv6 one, an
 """
 
 from base64 import b64decode, urlsafe_b64encode
-from binascii import Error as Base64Error
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -26,6 +25,7 @@ __all__ = [
     "parse_offset_message_id",
     "parse_recall_handle",
     "parse_unique_id",
+    "recall_handle_parts",
 ]
 
 
@@ -133,15 +133,19 @@ class RecallHandle(NamedTuple):
 def parse_recall_handle(handle: str) -> RecallHandle:
     """What a handle stands for; like Java, with or without base64's padding."""
     try:
-        padded = handle + "=" * (-len(handle) % 4)
-        text = b64decode(padded, altchars=b"-_", validate=True).decode()
-        version, topic, broker_name, timestamp, unique_id = text.split(" ")
+        version, topic, broker_name, timestamp, unique_id = recall_handle_parts(handle)
         timestamp_ms = read_integer(timestamp, bits=64)
-    except (Base64Error, ValueError) as error:
+    except ValueError as error:
         raise MalformedRecord(f"not a recall handle: {handle!r:.200}") from error
     if version != "v1":
         raise MalformedRecord(f"a recall handle of version {version!r:.200}")
     return RecallHandle(topic, broker_name, timestamp_ms, unique_id)
+
+
+def recall_handle_parts(handle: str) -> list[str]:
+    """The parts of what may be a handle, as a broker looks at them one by one; or ValueError."""
+    padded = handle + "=" * (-len(handle) % 4)
+    return b64decode(padded, altchars=b"-_", validate=True).decode().split(" ")
 
 
 def _unhex(text: str) -> bytes:

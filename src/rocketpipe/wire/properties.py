@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from rocketpipe.errors import InvalidMessage
 from rocketpipe.message import Message
+from rocketpipe.message import decode_properties as decode_properties
 
 PROPERTIES_BYTES_MAX = 32767  # their length travels as a signed short
 
@@ -35,16 +36,6 @@ def encode_properties_bytes(properties: Mapping[str, str]) -> bytes:
     if len(data) > PROPERTIES_BYTES_MAX:
         raise InvalidMessage(f"properties of {len(data)} bytes; {PROPERTIES_BYTES_MAX} are allowed")
     return data
-
-
-def decode_properties(text: str) -> dict[str, str]:
-    """The properties in a string. A pair without name or value is none; of two, the last wins."""
-    properties = {}
-    for pair in text.split("\x02"):
-        name, _, value = pair.partition("\x01")
-        if value and name:
-            properties[name] = value
-    return properties
 
 
 def encode_crc_property(crc: int) -> str:

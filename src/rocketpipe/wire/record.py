@@ -8,7 +8,8 @@ of records must be made of nothing else.
 
 import struct
 from collections.abc import Sequence
-from dataclasses import fields, make_dataclass, replace
+from dataclasses import field, fields, make_dataclass, replace
+from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -64,11 +65,21 @@ BORN_TIMESTAMP_AT = 40
 _HOST_BITS_AT = SYS_FLAG_AT + 3
 
 _BLANK = Struct(">ii")
+_SIZE = Struct(">i")
 
 # A frozen dataclass sets each of its fields by a slow call, which would take a third of the time
 # to decode a record. So the decoder fills in a twin of the same slots that is not frozen, and then
-# makes it a StoredMessage.
-_Draft: Any = make_dataclass("_Draft", [f.name for f in fields(StoredMessage)], slots=True)
+# makes it a StoredMessage. The slot of its properties stays empty until somebody asks for them.
+_UNREAD = "_unread_properties"
+_Draft: Any = make_dataclass(
+    "_Draft",
+    [
+        *((f.name, Any, field(init=f.name != "properties")) for f in fields(StoredMessage)),
+        (_UNREAD, Any),
+    ],
+    bases=StoredMessage.__bases__,
+    slots=True,
+)
 
 
 def decode_record(
@@ -86,6 +97,18 @@ def decode_record(
     says "compressed", but with those that say how, as in Java. `decompressing=False` leaves both
     as they are stored.
     """
+    data = bytes(buffer)  # the very same, if these are bytes already
+    return _decode(data, offset, check_crc, decompressing, body_bytes_max, broker_name)
+
+
+def _decode(
+    buffer: bytes,
+    offset: int,
+    check_crc: bool,
+    decompressing: bool,
+    body_bytes_max: int,
+    broker_name: str | None,
+) -> StoredMessage:
     (
         size,
         crc,
@@ -105,23 +128,20 @@ def decode_record(
         topic_start,
         topic_end,
         properties_start,
-    ) = split_record(buffer, offset)
-    end = offset + size
-    body = bytes(buffer[body_start:body_end])
+    ) = _split(buffer, offset)
+    body = buffer[body_start:body_end]
     if check_crc and body_crc(body) != crc:
         raise MalformedRecord(f"the body of the record at {offset} does not match its CRC")
     if sys_flag & COMPRESSED and decompressing:
         body = decompress(body, sys_flag, body_bytes_max)
         sys_flag &= ~COMPRESSED
     try:
-        topic = str(buffer[topic_start:topic_end], "utf-8")
+        topic = _decode_topic(buffer[topic_start:topic_end])
     except UnicodeDecodeError as error:
         raise MalformedRecord(f"the topic of the record at {offset}: {error}") from error
     message: StoredMessage = _Draft(
         topic,
         body,
-        # Like Java we replace what is not UTF-8: a producer may have sent anything.
-        decode_properties(str(buffer[properties_start:end], "utf-8", "replace")),
         queue_id,
         queue_offset,
         physical_offset,
@@ -136,9 +156,15 @@ def decode_record(
         prepared_transaction_offset,
         size,
         broker_name,
+        buffer[properties_start : offset + size],
     )
     message.__class__ = StoredMessage
     return message
+
+
+@lru_cache(maxsize=1024)
+def _decode_topic(topic: bytes) -> str:
+    return topic.decode()
 
 
 class RecordParts(NamedTuple):
@@ -169,6 +195,11 @@ def split_record(buffer: Buffer, offset: int = 0) -> RecordParts:
 
     Nothing is copied, and the CRC of the body is not looked at.
     """
+    return RecordParts._make(_split(buffer, offset))
+
+
+def _split(buffer: Buffer, offset: int) -> tuple[Any, ...]:
+    """What `split_record` tells, as a plain tuple: whoever takes it apart at once pays no more."""
     try:
         head = HEADS[buffer[offset + _HOST_BITS_AT] & HOSTS_V6_MASK]
         (
@@ -213,7 +244,7 @@ def split_record(buffer: Buffer, offset: int = 0) -> RecordParts:
             f"the record at {offset} of {len(buffer)} bytes says it has {size}, but holds"
             f" {end - offset} with a body of {body_length} and properties of {properties_length}"
         )
-    return RecordParts(
+    return (
         size,
         crc,
         queue_id,
@@ -235,6 +266,31 @@ def split_record(buffer: Buffer, offset: int = 0) -> RecordParts:
     )
 
 
+def record_properties(record: Buffer) -> dict[str, str]:
+    """The properties of one record, and nothing else of it."""
+    start = split_record(record).properties_start
+    return decode_properties(str(record[start:], "utf-8", "replace"))
+
+
+def record_starts(buffer: Buffer) -> list[int]:
+    """Where each record of a buffer begins, by their sizes alone; MalformedRecord unless these lead
+    exactly to its end."""
+    starts: list[int] = []
+    append, unpack = starts.append, _SIZE.unpack_from
+    position, end = 0, len(buffer)
+    last = end - RECORD_BYTES_MIN
+    while position <= last:
+        append(position)
+        (size,) = unpack(buffer, position)
+        if size < RECORD_BYTES_MIN:
+            raise MalformedRecord(f"the record at {position} of {end} bytes says {size}")
+        position += size
+    if position != end:
+        start = position if position < end else starts[-1]
+        raise MalformedRecord(f"the record at {start} of {end} bytes is cut off")
+    return starts
+
+
 def decode_records(
     body: Buffer,
     *,
@@ -248,18 +304,12 @@ def decode_records(
     Where Java keeps the records before the first bad one and drops the rest, this raises.
     """
     messages: list[StoredMessage] = []
+    data = bytes(body)
     offset = 0
-    while offset < len(body):
-        message = decode_record(
-            body,
-            offset,
-            check_crc=check_crc,
-            decompressing=decompressing,
-            body_bytes_max=body_bytes_max,
-            broker_name=broker_name,
-        )
+    while offset < len(data):
+        message = _decode(data, offset, check_crc, decompressing, body_bytes_max, broker_name)
         offset += message.store_size
-        if is_inner_batch(message):
+        if message.sys_flag and is_inner_batch(message):
             messages += unwrap_inner_batch(message)
         else:
             messages.append(message)

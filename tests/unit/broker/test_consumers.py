@@ -178,15 +178,27 @@ def test_there_is_an_end_to_locks_and_expired_ones_make_room() -> None:
 
 
 @simulated
-async def test_a_filter_by_tags_is_understood_and_one_by_sql_is_not(bench: Bench) -> None:
+async def test_a_filter_is_checked_before_a_consumer_uses_it(bench: Bench) -> None:
     async with bench.broker() as broker, bench.client(broker.address) as client:
-        subscription = SubscriptionData.of_tags("orders", "a || b", sub_version=1)
-        for kind, code in (("TAG", 0), ("SQL92", 1)):
+
+        async def checked(expression: str, kind: str = "SQL92") -> tuple[int, str | None]:
+            subscription = SubscriptionData.of_tags("orders", "a", sub_version=1)
+            subscription = replace(subscription, sub_string=expression, expression_type=kind)
             body = bodies.CheckClientConfig(
-                client_id="c",
-                group="readers",
-                subscription_data=replace(subscription, expression_type=kind),
+                client_id="c", group="readers", subscription_data=subscription
             )
             answer = await ask(client, CheckClientConfig(), body.encode())
-            assert answer.code == code
-        assert answer.remark == "The broker does not support consumer to filter message by SQL92"
+            return answer.code, answer.remark
+
+        unsupported = "The broker does not support consumer to filter message by SQL92"
+        assert await checked("a || b", "TAG") == (0, None)
+        assert await checked("a > 1") == await checked("a >") == (1, unsupported)
+        broker.settings.change({"enablePropertyFilter": "true"})
+        assert await checked("a > 1") == (0, None)
+        assert await checked("a >") == (23, 'Encountered "<EOF>" at line 1, column 3.')
+        assert await checked("") == (23, 'Encountered "<EOF>" at line 0, column 0.')
+        assert await checked("a > #") == (
+            *(23, 'Lexical error at line 1, column 5.  Encountered: "#"'),
+        )
+        assert (await checked("a > 1", "SQL93"))[0] == 23
+        assert (await checked("a = '" + "x" * 40_000 + "'"))[0] == 23

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from rocketpipe.broker.rates import SAMPLE_INTERVAL, Rates
+from rocketpipe.broker.rates import SAMPLE_INTERVAL, SPANS, Rates
 from rocketpipe.broker.store.message_store import StoreStats
 from rocketpipe.testing.simulated_loop import SimulatedClock, run
 
@@ -82,3 +82,34 @@ def test_totals_are_remembered_at_midnight() -> None:
         rates.sample()  # on the same day, which changes nothing
     assert (rates.put_yesterday_morning, rates.put_this_morning) == (100, 140)
     assert (rates.got_yesterday_morning, rates.got_this_morning) == (10, 17)
+
+
+def test_what_groups_got_is_counted_for_a_minute_an_hour_and_a_day() -> None:
+    clock = SetClock()
+    rates = Rates(StoreStats(), clock)
+
+    def told() -> list[int]:
+        return [count for count, _ in rates.group_gets("readers", "orders")]
+
+    def pass_seconds(seconds: int) -> None:
+        for _ in range(seconds // 5):
+            clock.now += 5
+            rates.sample()
+
+    rates.read("readers", "orders", 7)
+    assert told() == [7, 7, 7]
+    pass_seconds(30)
+    assert told() == [7, 7, 7]
+    rates.read("readers", "orders", 2)
+    pass_seconds(120)
+    assert told() == [0, 9, 9]
+    pass_seconds(3000)
+    rates.read("readers", "orders", 4)
+    assert told() == [4, 13, 13]
+    pass_seconds(4500)
+    assert told() == [0, 0, 13]
+    pass_seconds(23 * 3600)
+    assert told() == [0, 0, 0]
+    spans = [seconds for _, seconds in rates.group_gets("readers", "orders")]
+    # With what has begun of another period.
+    assert all(s <= t < 1.2 * s for s, t in zip(SPANS, spans, strict=True))

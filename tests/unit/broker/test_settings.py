@@ -6,6 +6,7 @@ from rocketpipe.broker.settings import BrokerRole, BrokerSettings
 from rocketpipe.broker.store.settings import DELAY_LEVELS, StoreSettings
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.remoting.address import Address
+from rocketpipe.wire.bodies.groups import MessageRequestMode
 from rocketpipe.wire.bodies.route import Perm
 
 # Each of RocketMQ's names with a value that is not the default, and what it becomes.
@@ -49,15 +50,49 @@ PROPERTIES = [
     ("shortPollingTimeMills", "500", "short_polling_time", 0.5),
     ("pullThreadPoolQueueCapacity", "2", "pull_thread_pool_queue_capacity", 2),
     ("litePullMessageEnable", "false", "lite_pull_message_enable", False),
+    ("enablePropertyFilter", "true", "enable_property_filter", True),
     ("slaveReadEnable", "true", "slave_read_enable", True),
     ("accessMessageInMemoryMaxRatio", "30", "access_message_in_memory_max_ratio", 0.3),
     ("defaultQueryMaxNum", "2", "default_query_max_num", 2),
     ("maxMsgsNumBatch", "9", "max_msgs_num_batch", 9),
+    ("popPollingSize", "9", "pop_polling_size", 9),
+    ("maxPopPollingSize", "9", "max_pop_polling_size", 9),
+    ("popFromRetryProbability", "9", "pop_from_retry_probability", 9),
+    ("enableRetryTopicV2", "true", "enable_retry_topic_v2", True),
+    (
+        "retrieveMessageFromPopRetryTopicV1",
+        "false",
+        "retrieve_message_from_pop_retry_topic_v1",
+        False,
+    ),
+    ("initPopOffsetByCheckMsgInMem", "false", "init_pop_offset_by_check_msg_in_mem", False),
+    ("popResponseReturnActualRetryTopic", "true", "pop_response_return_actual_retry_topic", True),
+    ("enablePopMessageThreshold", "true", "enable_pop_message_threshold", True),
+    ("popInflightMessageThreshold", "9", "pop_inflight_message_threshold", 9),
+    ("defaultMessageRequestMode", "POP", "default_message_request_mode", MessageRequestMode.POP),
+    ("defaultPopShareQueueNum", "9", "default_pop_share_queue_num", 9),
+    ("serverLoadBalancerEnable", "false", "server_load_balancer_enable", False),
+    (
+        "loadBalancePollNameServerInterval",
+        "2000",
+        "load_balance_poll_name_server_interval",
+        2.0,
+    ),
     ("notifyConsumerIdsChangedEnable", "false", "notify_consumer_ids_changed_enable", False),
     ("startAcceptSendRequestTimeStamp", "9", "start_accept_send_request_timestamp_ms", 9),
     ("channelExpiredTimeout", "5000", "channel_expired_timeout", 5.0),
     ("flushConsumerOffsetInterval", "1000", "flush_consumer_offset_interval", 1.0),
     ("flushDelayOffsetInterval", "2000", "flush_delay_offset_interval", 2.0),
+    ("timerWheelEnable", "false", "timer_wheel_enable", False),
+    ("timerMaxDelaySec", "60", "timer_max_delay", 60.0),
+    ("timerFlushIntervalMs", "5000", "timer_flush_interval", 5.0),
+    ("recallMessageEnable", "true", "recall_message_enable", True),
+    (
+        "allowRecallWhenBrokerNotWriteable",
+        "false",
+        "allow_recall_when_broker_not_writeable",
+        False,
+    ),
 ]
 STORE_PROPERTIES = [
     ("flushDiskType", "SYNC_FLUSH", "flush_disk_type", "sync"),
@@ -65,6 +100,8 @@ STORE_PROPERTIES = [
     ("flushIntervalCommitLog", "200", "flush_interval", 0.2),
     ("maxMessageSize", "1000", "message_bytes_max", 1000),
     ("messageDelayLevel", "2s 60s 7200s", "delay_levels", (2.0, 60.0, 7200.0)),
+    ("timerPrecisionMs", "100", "timer_precision", 0.1),
+    ("timerRollWindowSlot", "60", "timer_roll_window_slots", 60),
     ("osPageCacheBusyTimeOutMills", "300", "os_page_cache_busy_timeout", 0.3),
     ("mappedFileSizeCommitLog", "1048576", "commit_log_segment_bytes", 1048576),
     ("mappedFileSizeConsumeQueue", "600", "consume_queue_segment_entries", 30),
@@ -97,10 +134,20 @@ def test_a_setting_of_the_store_goes_by_rocketmqs_name_too(
     assert settings.to_properties()[java_name] == text
 
 
+# These make sense together only: tests/unit/broker/access tries them.
+ACCESS = {
+    "aclEnable",
+    "authenticationEnabled",
+    "authorizationEnabled",
+    "authenticationWhitelist",
+    "authorizationWhitelist",
+}
+
+
 def test_every_name_of_rocketmqs_is_tried_here() -> None:
     tried = {java_name for java_name, *_ in PROPERTIES + STORE_PROPERTIES}
     known = set(BrokerSettings(ha_listen_port=1).to_properties())
-    assert known - tried == {"brokerId", "brokerRole"}
+    assert known - tried == {"brokerId", "brokerRole", *ACCESS}
 
 
 def test_a_slave_has_an_id_above_0() -> None:

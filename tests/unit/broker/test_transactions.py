@@ -147,6 +147,7 @@ async def test_an_end_that_is_told_twice_is_one(bench: Bench) -> None:
         ({"commit_log_offset": 1 << 40}, "Find prepared transaction message failed"),
         ({"producer_group": "others"}, "The producer group wrong"),
         ({"tran_state_table_offset": 7}, "The transaction state table offset wrong"),
+        ({"msg_id": "U2"}, "Find prepared transaction message failed"),  # beyond Apache
     ],
 )
 def test_a_wrong_end_is_refused_in_apaches_words(change: dict[str, Any], remark: str) -> None:
@@ -276,6 +277,41 @@ async def test_a_crash_forgets_no_end(bench: Bench) -> None:
     async with bench.broker() as broker, Producer(bench, broker) as producer:
         await asyncio.sleep(100)
         assert producer.asked == []
+
+
+@simulated
+async def test_a_crash_doubles_no_question(bench: Bench) -> None:
+    broker = bench.make_broker(flush_consumer_offset_interval=1000.0)
+    await broker.start()
+    async with Producer(bench, broker) as producer:
+        await send_half(producer.connection, bench)
+        await producer.keep_beating(120)
+        assert len(producer.asked) >= 3
+    await broker.kill()
+    async with bench.broker() as broker, Producer(bench, broker, COMMIT) as producer:
+        await producer.keep_beating(60)
+        assert len(producer.asked) == 1
+        assert len(messages(broker, queue_id=2)) == 1
+
+
+@simulated
+async def test_each_of_several_late_answers_may_be_the_end_but_only_one_is(bench: Bench) -> None:
+    async with bench.broker() as broker, Producer(bench, broker) as producer:
+        await send_half(producer.connection, bench)
+        await producer.keep_beating(120)
+        for _, header, _ in producer.asked:
+            end = EndTransaction(
+                producer_group="dealers",
+                tran_state_table_offset=header.tran_state_table_offset,
+                commit_log_offset=header.commit_log_offset,
+                commit_or_rollback=COMMIT,
+                from_transaction_check=True,
+                msg_id="U1",
+            )
+            await producer.connection.request(end, timeout=3)
+            await producer.keep_beating(60)
+        assert len(producer.asked) >= 3
+        assert len(messages(broker, queue_id=2)) == 1
 
 
 @simulated

@@ -34,11 +34,14 @@ def test_without_shtab_it_says_what_to_install(
 
 
 @pytest.mark.parametrize("arguments", [[], ["nonsense"], ["topic"], ["send"], ["group", "reset"]])
-def test_misuse_is_told_by_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_misuse_is_told_in_a_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     assert exit_.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: rocketpipe")
+    told = capsys.readouterr().err
+    assert told.startswith("rocketpipe: ")
+    assert told.endswith(" --help' tells more\n")
+    assert told.count("\n") == 1
 
 
 class _Clock(SystemClock):

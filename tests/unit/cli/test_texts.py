@@ -13,6 +13,7 @@ from rocketpipe.cli.texts import (
     pair,
     perm,
     queue_name,
+    rate,
     seconds,
     show_body,
     show_perm,
@@ -29,6 +30,10 @@ from rocketpipe.wire.bodies.route import Perm
 )
 def test_durations(text: str, value: float) -> None:
     assert seconds(text) == pytest.approx(value)
+
+
+def test_rates() -> None:
+    assert (rate("0.5"), rate("1e3")) == (0.5, 1000.0)
 
 
 def test_moments_are_of_day_of_so_long_ago_or_in_ms() -> None:
@@ -48,6 +53,11 @@ def test_moments_are_of_day_of_so_long_ago_or_in_ms() -> None:
         (seconds, "-1s"),
         (seconds, "soon"),
         (moment_ms, "yesterday"),
+        (rate, "0"),
+        (rate, "-1"),
+        (rate, "nan"),
+        (rate, "inf"),
+        (rate, "fast"),
         (moment_ms, "5"),
         (pair, "novalue"),
         (pair, "=value"),

@@ -22,6 +22,15 @@ def test_by_config_gives_what_was_configured_and_exists() -> None:
     assert rule(QUEUES, CLIENTS, CLIENTS[0]) == rule(QUEUES, CLIENTS, "x") == [QUEUES[1], QUEUES[3]]
 
 
+def test_by_config_leaves_no_retry_unread() -> None:
+    retries = [MessageQueue("%RETRY%group", "b", number) for number in range(3)]
+    rule = by_config([QUEUES[3]])
+    shares = [rule(retries, CLIENTS[:2], client) for client in CLIENTS[:2]]
+    assert shares == [retries[:2], retries[2:]]
+    rule = by_config([QUEUES[3], retries[1]])  # it says who reads them
+    assert rule(retries, CLIENTS[:2], CLIENTS[0]) == [retries[1]]
+
+
 def test_a_rule_of_ones_own_is_taken_and_an_unknown_name_is_not() -> None:
     rule = by_config([])
     assert allocation_rule(rule) is rule

@@ -162,3 +162,15 @@ async def test_nothing_is_kept_of_answers_that_never_come(cluster: SimulatedClus
         connections = list(producer._instance.connections._living)
         assert connections
         assert not any(each._unanswered._late for each in connections)
+
+
+@simulated(brokers=2)
+async def test_a_send_that_every_broker_refused_does_not_wait_for_its_deadline(
+    cluster: SimulatedCluster,
+) -> None:
+    all_behave(cluster, refuse(ResponseCode.NO_PERMISSION))
+    async with cluster.producer(send_timeout=20) as producer:
+        began = cluster.now
+        with pytest.raises(SendFailed):
+            await producer.send(MESSAGE)
+        assert cluster.now - began < 1

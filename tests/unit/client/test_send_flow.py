@@ -10,6 +10,7 @@ from rocketpipe.client.policy import Choice, Outcome
 from rocketpipe.client.send_flow import (
     RETRY_CODES,
     Ended,
+    Look,
     Pause,
     SendFlow,
     Try,
@@ -45,10 +46,10 @@ ILLEGAL = BrokerError(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal", "a
 class Driver:
     """Runs a flow by hand; brokers a and b are offered in turn, as long as none has failed."""
 
-    def __init__(self, *, is_only_broker: bool = False, deadline: float = 3.0, **settings: Any):
+    def __init__(self, *, brokers: int = 3, deadline: float = 3.0, **settings: Any):
         self.now = 0.0
         self.avoided: list[list[str]] = []
-        self.is_only_broker = is_only_broker
+        self.brokers = brokers
         self.dice = random.Random(1)
         self.flow: SendFlow = send_flow(
             "orders",
@@ -59,11 +60,11 @@ class Driver:
             dice=self.dice,
         )
 
-    def choose(self, failed: Collection[str]) -> tuple[Choice, bool]:
+    def choose(self, failed: Collection[str]) -> tuple[Choice, int]:
         self.avoided.append(list(failed))
         broker = "ab"[len(self.avoided) % 2 - 1]
         queue = MessageQueue("orders", broker, len(self.avoided))
-        return Choice(queue, "in turn", ()), self.is_only_broker
+        return Choice(queue, "in turn", ()), self.brokers
 
     def begin(self) -> Try:
         return self._try(next(self.flow))
@@ -77,7 +78,7 @@ class Driver:
         error: MQError | None = None,
         status: SendStatus | None = None,
         took: float = 0.0,
-    ) -> Try | Pause:
+    ) -> Try | Pause | Look:
         self.now += took
         return self.flow.send(self._ended(error, status, took))
 
@@ -99,7 +100,7 @@ class Driver:
             self.go_on(error=error, took=took)
         return failed.value
 
-    def _try(self, step: Try | Pause) -> Try:
+    def _try(self, step: Try | Pause | Look) -> Try:
         assert isinstance(step, Try)
         self.step = step
         return step
@@ -222,9 +223,29 @@ def test_a_fair_share_leaves_time_for_the_attempts_to_come() -> None:
 
 
 def test_an_only_broker_may_take_all_the_time() -> None:
-    driver = Driver(is_only_broker=True)
+    driver = Driver(brokers=1)
     assert driver.begin().timeout == pytest.approx(3.0)
-    assert driver.fail(LOST, took=1.0).timeout == pytest.approx(2.0)
+    silent = RequestTimeout("a:10911", "SEND_MESSAGE_V2", 1.0)
+    assert driver.fail(silent, took=1.0).timeout == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("error", [LOST, ConnectFailed("a:10911", "connection refused")])
+def test_when_all_brokers_are_gone_it_looks_for_others_before_it_goes_on(error: MQError) -> None:
+    driver = Driver(brokers=2)
+    driver.begin()
+    driver.fail(error)  # the other one may still be there
+    look = driver.go_on(error=error)
+    assert isinstance(look, Look)
+    assert 0 < look.timeout < 3.0
+    assert driver.brokers == 2
+    assert isinstance(driver.flow.send(None), Try)
+
+
+def test_nor_does_it_look_after_the_last_attempt() -> None:
+    driver = Driver(brokers=1, retry_times=0)
+    driver.begin()
+    with pytest.raises(SendFailed):
+        driver.go_on(error=LOST)
 
 
 def test_an_attempt_may_be_given_a_number_of_seconds_but_never_more_than_are_left() -> None:

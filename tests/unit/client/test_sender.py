@@ -530,6 +530,19 @@ async def test_a_broker_that_left_the_route_between_attempts_is_not_missed(
     assert len(well.stored) == 1
 
 
+@simulated(brokers=2)
+async def test_when_all_that_were_known_are_dead_others_are_looked_for_before_it_fails(
+    cluster: SimulatedCluster,
+) -> None:
+    cluster.add_topic("orders", brokers=["broker-a"])  # as while broker-b was down
+    async with cluster.producer() as producer:
+        await producer.send(MESSAGE)
+        cluster.add_topic("orders", brokers=["broker-a", "broker-b"])
+        cluster.network.crash("broker-a")
+        result = await producer.send(MESSAGE)
+    assert [each.queue.broker_name for each in result.attempts] == ["broker-a", "broker-b"]
+
+
 @simulated()
 async def test_a_connection_that_broke_while_idle_is_made_anew(cluster: SimulatedCluster) -> None:
     (broker,) = cluster.brokers

@@ -1,6 +1,7 @@
 """TLS settings say which file is wrong, and keep their password to themselves."""
 
 import ssl
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,9 @@ def test_a_file_that_cannot_be_used_is_named(folder: Path, names: dict[str, str]
 def test_settings_that_make_no_sense_are_refused(wrong: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidSetting, match=why):
         TlsSettings(**wrong)
+
+
+def test_every_setting_is_documented() -> None:
+    docs = (Path(__file__).parents[3] / "docs" / "settings.md").read_text()
+    section = docs.split("## TLS and keys\n")[1]
+    assert all(f"`{each.name}`" in section for each in fields(TlsSettings))

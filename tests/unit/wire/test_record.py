@@ -1,3 +1,4 @@
+import copy
 import pickle
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from rocketpipe.wire.record import (
     decode_records,
     encode_blank,
     encode_record,
+    record_starts,
     unwrap_inner_batch,
 )
 from rocketpipe.wire.sys_flag import (
@@ -26,6 +28,7 @@ from rocketpipe.wire.sys_flag import (
     INNER_BATCH,
     NEEDS_UNWRAP,
 )
+from tests.stored_message import stored_message
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -128,6 +131,16 @@ def test_a_decoded_message_is_as_frozen_and_picklable_as_any() -> None:
         message.topic = "other"  # type: ignore[misc]
     assert pickle.loads(pickle.dumps(message)) == message
     assert replace(message, topic="other").topic == "other"
+
+
+def test_properties_are_read_once_and_when_asked_for_whoever_asks() -> None:
+    message = decode_record(encode_record(MESSAGE))
+    for copied in (copy.copy(message), pickle.loads(pickle.dumps(message))):
+        assert copied.properties == MESSAGE.properties
+    assert message.properties == MESSAGE.properties
+    assert message.properties is message.properties
+    with pytest.raises(AttributeError, match="no attribute 'propertys'"):
+        _ = message.propertys  # type: ignore[attr-defined]
 
 
 @given(st.binary(max_size=300))
@@ -313,3 +326,12 @@ def test_the_blank_end_of_a_commit_log_file_is_no_record() -> None:
     assert blank_size(blank[:7]) is None
     with pytest.raises(MalformedRecord, match="magic is 0xcbd43194"):
         decode_record(blank + bytes(992))
+
+
+def test_records_are_found_by_their_sizes() -> None:
+    record = encode_record(stored_message())
+    assert record_starts(record * 2) == [0, len(record)]
+    assert record_starts(b"") == []
+    for damaged in (record[:-1], record + b"\0", b"\0" * len(record), b"\x80" * 200):
+        with pytest.raises(MalformedRecord):
+            record_starts(damaged)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from rocketpipe.broker.pull_checks import is_tag_type, unsupported_filter
+from rocketpipe.broker.message_filter import is_tag_type, property_filter, unsupported_filter
 from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import InvalidSetting
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler, Refusal
 from rocketpipe.wire.bodies.groups import (
@@ -45,8 +46,14 @@ def handlers(broker: "Broker") -> Mapping[int, Handler]:
 
     def check_filter(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         subscription = CheckClientConfig.decode(request.body).subscription_data
-        if not is_tag_type(subscription.expression_type):
-            raise unsupported_filter(subscription.expression_type)
+        expression_type = subscription.expression_type
+        if not is_tag_type(expression_type):
+            if not broker.settings.enable_property_filter:
+                raise unsupported_filter(expression_type)
+            try:
+                property_filter(subscription.sub_string, expression_type)
+            except InvalidSetting as error:
+                raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
         return request.answer(ResponseCode.SUCCESS)
 
     return {

@@ -20,6 +20,7 @@ from rocketpipe.wire.bodies.offsets import (
     QueueTimeSpan,
 )
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.pop_receipt import RETRY_MARKS, pop_retry_topic
 from rocketpipe.wire.requests.admin import (
     DeleteSubscriptiongroup,
     GetConsumerConnectionList,
@@ -107,6 +108,7 @@ class _GroupProcessor:
         header = DeleteSubscriptiongroup.from_ext_fields(request.ext_fields)
         refuse_on_slave(self._broker)
         self._groups.delete(header.group_name)
+        self._broker.pop.forget(group=header.group_name)
         if header.clean_offset:
             self._offsets.forget_group(header.group_name)
         await self._groups.saved.wait_saved()
@@ -160,21 +162,13 @@ class _GroupProcessor:
 
     def progress(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = GetConsumeStats.from_ext_fields(request.ext_fields)
-        name, store = header.consumer_group, self._store
+        name = header.consumer_group
         table: dict[MessageQueue, OffsetWrapper] = {}
         tps = 0.0
         for topic in self._topics_to_tell(header):
             config = self._topics.table.get(topic)
-            for queue_id in range(config.read_queue_nums if config is not None else 0):
-                consumed = max(0, self._offsets.query(name, topic, queue_id))
-                pulled = self._offsets.query_pulled(name, topic, queue_id)
-                last_ms = store.store_time_at(topic, queue_id, consumed - 1)
-                table[self._queue(topic, queue_id)] = OffsetWrapper(
-                    broker_offset=store.max_offset(topic, queue_id),
-                    consumer_offset=consumed,
-                    pull_offset=max(consumed, pulled),
-                    last_timestamp=max(0, last_ms),
-                )
+            queues = config.read_queue_nums if config is not None else 0
+            table |= progress_of(self._broker, name, topic, queues)
             tps += self._rates.group_get_tps(name, topic)
         body = ConsumeStats(offset_table=table, consume_tps=tps).encode()
         return request.answer(ResponseCode.SUCCESS, body=body)
@@ -184,10 +178,7 @@ class _GroupProcessor:
         if header.topic_list:
             return list(dict.fromkeys(topic for topic in header.topic_list.split(";") if topic))
         topics = [header.topic] if header.topic else self._offsets.topics_of(header.consumer_group)
-        group = self._clients.consumers.get(header.consumer_group)
-        if group is not None and group.subscriptions:
-            topics = [topic for topic in topics if topic in group.subscriptions]
-        return topics
+        return still_read(self._broker, header.consumer_group, topics)
 
     def time_span(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         header = QueryConsumeTimeSpan.from_ext_fields(request.ext_fields)
@@ -220,6 +211,33 @@ class _GroupProcessor:
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic, self._settings.broker_name, queue_id)
+
+
+def still_read(broker: "Broker", group: str, topics: list[str]) -> list[str]:
+    """Those that the group still reads, if it is there; else all of them."""
+    online = broker.clients.consumers.get(group)
+    if online is None or not online.subscriptions:
+        return topics
+    # Nobody subscribes to what comes again to a group that pops, yet it is read.
+    retries = tuple(pop_retry_topic(group, "", kind) for kind in RETRY_MARKS)
+    return [topic for topic in topics if topic in online.subscriptions or topic.startswith(retries)]
+
+
+def progress_of(
+    broker: "Broker", group: str, topic: str, queues: int
+) -> dict[MessageQueue, OffsetWrapper]:
+    """How far a group is in each of the topic's first so many queues."""
+    store, offsets, table = broker.store, broker.offsets, {}
+    for queue_id in range(queues):
+        consumed = max(0, offsets.query(group, topic, queue_id))
+        last_ms = store.store_time_at(topic, queue_id, consumed - 1)
+        table[MessageQueue(topic, broker.settings.broker_name, queue_id)] = OffsetWrapper(
+            broker_offset=store.max_offset(topic, queue_id),
+            consumer_offset=consumed,
+            pull_offset=max(consumed, offsets.query_pulled(group, topic, queue_id)),
+            last_timestamp=max(0, last_ms),
+        )
+    return table
 
 
 def _connection(client: clients.Client) -> bodies.Connection:

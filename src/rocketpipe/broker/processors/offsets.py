@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from rocketpipe.broker.checks import no_such_group
 from rocketpipe.broker.page_cache import is_in_memory
+from rocketpipe.broker.pop.checkpoints import QueueOf
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.connection import Connection
@@ -51,6 +52,7 @@ class _OffsetProcessor:
         self._offsets = broker.offsets
         self._store = broker.store
         self._held_pulls = broker.held_pulls
+        self._pop = broker.pop
 
     # Of groups.
 
@@ -114,6 +116,7 @@ class _OffsetProcessor:
         for queue_id, offset in offsets.items():
             self._offsets.reset(group, topic, queue_id, offset)
             self._held_pulls.wake_group(group, topic, queue_id)
+            self._pop.wake_for_queue(QueueOf(group, topic, queue_id))
         broker_name = self._settings.broker_name
         table = {
             MessageQueue(topic, broker_name, queue_id): offset

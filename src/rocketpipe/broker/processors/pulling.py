@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rocketpipe.broker.held_pulls import HeldPull
+from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.page_cache import is_in_memory
-from rocketpipe.broker.pull_checks import Accepts, Admitted, Pull, PullChecks, read_pull
+from rocketpipe.broker.pull_checks import Admitted, Pull, PullChecks, read_pull
 from rocketpipe.broker.store.values import QueueRead, ReadStatus
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.remoting.connection import Connection
@@ -77,7 +78,8 @@ class PullProcessor:
             pull.offset,
             count_max=max(1, min(pull.count_max, settings.max_transfer_count_on_message_in_memory)),
             bytes_max=bytes_max,
-            accepts=admitted.accepts,
+            accepts=admitted.filter.accepts,
+            matches=admitted.filter.matches,
         )
         if read.status is ReadStatus.FOUND:
             code, remark, next_offset = ResponseCode.SUCCESS, "FOUND", read.next_offset
@@ -89,7 +91,7 @@ class PullProcessor:
             if pull.sys_flag & PULL_COMMIT_OFFSET and pull.commit_offset >= 0:
                 self._offsets.commit(pull.group, pull.topic, pull.queue_id, pull.commit_offset)
             if code == ResponseCode.PULL_NOT_FOUND and self._may_hold(request, pull):
-                self._hold(connection, request, pull, admitted.accepts)
+                self._hold(connection, request, pull, admitted.filter)
                 return None
         fields = {
             "suggestWhichBrokerId": self._suggested_broker(admitted, pull, next_offset),
@@ -125,13 +127,13 @@ class PullProcessor:
         connection: Connection,
         request: RemotingCommand,
         pull: Pull,
-        accepts: Accepts | None,
+        wanted: MessageFilter,
     ) -> None:
         settings = self._settings
         seconds = pull.suspend_ms / 1000
         if not settings.long_polling_enable:
             seconds = settings.short_polling_time
-        self._held.hold(HeldPull(connection, request, pull, accepts), seconds)
+        self._held.hold(HeldPull(connection, request, pull, wanted), seconds)
         request.ext_fields = {}  # they have been read, and thousands of pulls may wait
 
     def _answer_reset(

@@ -104,10 +104,10 @@ class _RuntimeProcessor:
             "ackThreadPoolQueueHeadWaitTimeMills": "0",
             "queryThreadPoolQueueSize": "0",
             "queryThreadPoolQueueHeadWaitTimeMills": "0",
-            # Timers, of which there are none.
-            "timerReadBehind": "0",
-            "timerOffsetBehind": "0",
-            "timerCongestNum": "0",
+            # Timers.
+            "timerReadBehind": str(broker.timers.seconds_behind),
+            "timerOffsetBehind": str(0 if settings.is_slave else broker.timers.messages_behind),
+            "timerCongestNum": str(broker.timers.waiting),
             "timerEnqueueTps": "0.0",
             "timerDequeueTps": "0.0",
             **{

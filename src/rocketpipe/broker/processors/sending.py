@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rocketpipe.broker.checks import no_such_group
 from rocketpipe.broker.hosts import packed_host
-from rocketpipe.broker.names import RETRY_PREFIX, TOPIC_CHARACTERS_MAX, dlq_topic
-from rocketpipe.broker.putting import Stored
+from rocketpipe.broker.names import RETRY_PREFIX, TIMER_TOPIC, TOPIC_CHARACTERS_MAX, dlq_topic
+from rocketpipe.broker.putting import CODES, Stored
 from rocketpipe.broker.store.values import MessageDraft, PutResult, PutStatus
+from rocketpipe.broker.waiting import CanNotWait, timer_remark
 from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import InvalidMessage
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler, Refusal
 from rocketpipe.wire.bodies.topics import TopicConfig, TopicFilterType
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.java_text import read_bool, read_integer, write_bool
+from rocketpipe.wire.message_id import RecallHandle
 from rocketpipe.wire.naming import wire_name
 from rocketpipe.wire.properties import (
     DELAY,
     MSG_REGION,
-    TIMER_DELAY_MS,
-    TIMER_DELAY_SEC,
-    TIMER_DELIVER_MS,
+    REAL_TOPIC,
+    TIMER_OUT_MS,
     TRACE_ON,
     TRAN_MSG,
     UNIQ_KEY,
@@ -35,7 +37,6 @@ from rocketpipe.wire.sys_flag import MULTI_TAGS
 if TYPE_CHECKING:
     from rocketpipe.broker.broker import Broker
 
-_TIMED = {TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS}
 _V3_4_9 = 121  # the first release whose clients say how often a message may be consumed again
 
 
@@ -198,17 +199,23 @@ class SendProcessor:
             0,
             properties.wait_store_ok,
         )
-        put: Callable[[MessageDraft, Stored], None] = self._puts.put
+        put: Callable[[MessageDraft, Stored], None] = self._puts.put_now
+        answer = partial(self._answer, connection, request, queue_id, properties.unique_id, None)
         if properties.decoded is not None:
-            put = self._put_by_kind(send, properties.decoded)
+            if self._is_half(send, properties.decoded):
+                put = self._transactions.prepare
+            else:
+                draft = self._placed(draft)
+                handle = self._recall_handle(draft, properties.unique_id)
+                answer = partial(
+                    self._answer, connection, request, queue_id, properties.unique_id, handle
+                )
         self._flow_control.unanswered += 1
-        put(draft, partial(self._answer, connection, request, queue_id, properties.unique_id))
+        put(draft, answer)
         request.body = b""  # the draft has it, and is forgotten before the answer is given
 
-    def _put_by_kind(
-        self, send: Send, properties: dict[str, str]
-    ) -> Callable[[MessageDraft, Stored], None]:
-        """How a message is put whose properties ask for something."""
+    def _is_half(self, send: Send, properties: dict[str, str]) -> bool:
+        """Whether it is a half message, which must be allowed, or a Refusal."""
         has_delay = properties.get(DELAY, "0") not in ("0", "-1")
         # A message of a consumer's that was a half message once, from clients before 4.6.1.
         is_retried = send.reconsume_times > 0 and has_delay
@@ -218,14 +225,32 @@ class SendProcessor:
                     ResponseCode.NO_PERMISSION,
                     f"the broker[{self._settings.host}] sending transaction message is forbidden",
                 )
-            return self._transactions.prepare
-        if not has_delay and not properties.keys().isdisjoint(_TIMED):
-            # As a broker of Apache's with timerWheelEnable=false.
-            raise Refusal(
-                ResponseCode.SYSTEM_ERROR,
-                "accurate timer message is not enabled, timerWheelEnable is false",
-            )
-        return self._puts.put
+            return True
+        return False
+
+    def _placed(self, draft: MessageDraft) -> MessageDraft:
+        """The draft in the place where it waits, if it asks for a delay; or a Refusal."""
+        try:
+            return self._puts.placed(draft)
+        except CanNotWait as error:
+            result = PutResult(error.status, reason=str(error))
+            raise Refusal(CODES[error.status], self._remark(result)) from error
+
+    def _recall_handle(self, draft: MessageDraft, unique_id: str) -> str | None:
+        """What takes a timer back, as long as it waits (attachRecallHandle)."""
+        if draft.topic != TIMER_TOPIC:
+            return None
+        properties = decode_properties(draft.properties)
+        topic = properties[REAL_TOPIC]
+        if topic.startswith(RETRY_PREFIX):
+            return None
+        # A slot ends before its next millisecond: a recall for then falls into the same slot.
+        timestamp_ms = int(properties[TIMER_OUT_MS]) + 1
+        broker_name = self._settings.broker_name
+        try:
+            return RecallHandle(topic, broker_name, timestamp_ms, unique_id).encode()
+        except InvalidMessage:  # somebody's own id, with a space: nothing would find it
+            return None
 
     def _put_batch(
         self,
@@ -261,7 +286,7 @@ class SendProcessor:
                 0,
                 properties.get(WAIT, "true").lower() == "true",
             ),
-            partial(self._answer, connection, request, queue_id, properties.get(UNIQ_KEY)),
+            partial(self._answer, connection, request, queue_id, properties.get(UNIQ_KEY), None),
         )
         request.body = b""
 
@@ -296,16 +321,17 @@ class SendProcessor:
         request: RemotingCommand,
         queue_id: int,
         unique_id: str | None,
+        recall_handle: str | None,
         result: PutResult,
         code: ResponseCode,
     ) -> None:
         self._flow_control.unanswered -= 1
         if not self._topics.saved.is_saved:
             # A topic that was created for this message must outlive us as the message does.
-            args = (connection, request, queue_id, unique_id, result, code)
+            args = (connection, request, queue_id, unique_id, recall_handle, result, code)
             self._topics.saved.when_saved(partial(self._answer_now, *args))
         else:
-            self._answer_now(connection, request, queue_id, unique_id, result, code)
+            self._answer_now(connection, request, queue_id, unique_id, recall_handle, result, code)
 
     def _answer_now(
         self,
@@ -313,6 +339,7 @@ class SendProcessor:
         request: RemotingCommand,
         queue_id: int,
         unique_id: str | None,
+        recall_handle: str | None,
         result: PutResult,
         code: ResponseCode,
     ) -> None:
@@ -330,6 +357,8 @@ class SendProcessor:
         }
         if unique_id:
             fields["transactionId"] = unique_id
+        if recall_handle:
+            fields["recallHandle"] = recall_handle
         connection.answer(request, request.answer(code, None, fields))
 
     def _remark(self, result: PutResult) -> str:
@@ -340,6 +369,8 @@ class SendProcessor:
                 "the message is illegal, maybe msg body or properties length not matched. "
                 f"msg body length limit {limit}B, msg properties length limit 32KB."
             )
+        if remark := timer_remark(result.status, self._settings):
+            return remark
         if result.status is PutStatus.OS_PAGE_CACHE_BUSY:
             return "[PC_SYNCHRONIZED]broker busy, start flow control for a while"
         used = 100 * self._store.disk_used_ratio()

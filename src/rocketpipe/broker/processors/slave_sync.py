@@ -1,4 +1,4 @@
-"""What slaves copy of a master besides its log: topics, groups and offsets."""
+"""What slaves copy of a master besides its log: topics, groups, offsets and timers."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -28,9 +28,13 @@ def handlers(broker: "Broker") -> Mapping[int, Handler]:
     def delay_offsets(connection: Connection, request: RemotingCommand) -> RemotingCommand:
         return request.answer(ResponseCode.SUCCESS, body=broker.delays.wrapper().encode())
 
+    def timer_checkpoint(connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        return request.answer(ResponseCode.SUCCESS, body=broker.timers.checkpoint.encode())
+
     return {
         RequestCode.GET_ALL_TOPIC_CONFIG: all_topics,
         RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: all_groups,
         RequestCode.GET_ALL_CONSUMER_OFFSET: consumer_offsets,
         RequestCode.GET_ALL_DELAY_OFFSET: delay_offsets,
+        RequestCode.GET_TIMER_CHECK_POINT: timer_checkpoint,
     }

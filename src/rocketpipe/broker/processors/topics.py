@@ -16,6 +16,7 @@ from rocketpipe.wire.bodies.offsets import TopicOffset, TopicStatsTable
 from rocketpipe.wire.bodies.route import Perm, TopicList
 from rocketpipe.wire.bodies.topics import TopicConfig, TopicConfigList, TopicFilterType
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.pop_receipt import RETRY_V1, RETRY_V2, pop_retry_topic
 from rocketpipe.wire.requests.admin import (
     DeleteTopicInBroker,
     GetTopicConfig,
@@ -131,17 +132,28 @@ class _TopicProcessor:
             await self._broker.registration.wait_told(timeout=REGISTER_SECONDS_MAX)
 
     async def delete(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
+        # A slave does so too, as in 5.5.0: mqadmin asks masters and slaves alike.
         topic = DeleteTopicInBroker.from_ext_fields(request.ext_fields).topic
-        refuse_on_slave(self._broker)
         if fault := topic_fault(topic):
             raise Refusal(ResponseCode.INVALID_PARAMETER, fault)
         if self._topics.is_system(topic):
             raise _conflict(topic)
-        self._topics.delete(topic)
-        self._offsets.forget_topic(topic)
-        await self._store.delete_topic(topic)
+        for each in [topic, *self._pop_retry_topics(topic)]:
+            self._topics.delete(each)
+            self._broker.pop.forget(topic=each)
+            self._offsets.forget_topic(each)
+            await self._store.delete_topic(each)
         await self._topics.saved.wait_saved()
         return request.answer(ResponseCode.SUCCESS)
+
+    def _pop_retry_topics(self, topic: str) -> list[str]:
+        """Where its messages come again to groups that pop (clearRetryTopicWhenDeleteTopic)."""
+        return [
+            name
+            for group in self._offsets.groups_of(topic)
+            for kind in (RETRY_V1, RETRY_V2)
+            if (name := pop_retry_topic(group, topic, kind)) in self._topics.table
+        ]
 
     def config(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         topic = GetTopicConfig.from_ext_fields(request.ext_fields).topic

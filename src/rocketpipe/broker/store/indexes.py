@@ -10,7 +10,7 @@ import json
 import logging
 import zlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,6 +45,11 @@ class Placed(NamedTuple):
 # The constructor of a named tuple is a function of Python, which takes three times as long; one is
 # made of every message.
 quick_placed: Callable[[tuple[Any, ...]], Placed] = partial(tuple.__new__, Placed)
+
+
+# Is told of messages once they can be read: topic, queue id and those of one queue together, in the
+# order of the log. Most who listen wait for nothing at the moment, and need not look at each.
+ArrivalListener = Callable[[str, int, Sequence[Placed]], None]
 
 
 class Indexes:

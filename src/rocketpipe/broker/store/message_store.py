@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
 from rocketpipe.broker.store.commit_log import CommitLog
+from rocketpipe.broker.store.consume_queue import ENTRY
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
-from rocketpipe.broker.store.indexes import Indexes, Placed, quick_placed
+from rocketpipe.broker.store.indexes import ArrivalListener, Indexes, Placed, quick_placed
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
@@ -28,7 +31,6 @@ from rocketpipe.broker.store.recovery import recover
 from rocketpipe.broker.store.replay import Replay
 from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.broker.store.values import (
-    ArrivalListener,
     Done,
     KeyQuery,
     MessageDraft,
@@ -41,7 +43,7 @@ from rocketpipe.clock import Clock
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
 from rocketpipe.wire.batch import split_batch
 from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
-from rocketpipe.wire.record import pack_records
+from rocketpipe.wire.record import pack_records, record_properties
 
 _log = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ class MessageStore:
         self.folder = folder
         self.settings = settings
         self.stats = StoreStats()
-        # Told of each message that can now be read.
+        # Told of messages that can now be read.
         self.on_arrival: list[ArrivalListener] = []
         # Told how far the log now reaches (max_physical_offset), once for many messages, and again
         # when more of it is safe.
@@ -88,7 +90,7 @@ class MessageStore:
         self._queues = self._indexes.queues
         self._deleting: set[str] = set()
         self._newest_ms = 0  # when the newest message was stored, or will be
-        self._replay = Replay(self._log, self._indexes, delay_levels=settings.delay_levels)
+        self._replay = Replay(self._log, self._indexes, settings)
         self._was_opened = False
         # Those below exist while the store is open.
         self._lock: Lock | None = None
@@ -292,7 +294,7 @@ class MessageStore:
         offsets: list[int] = []
         placed: list[Placed] = []
         for record, (_, _, properties) in zip(records, members, strict=True):
-            tags_code = tags_code_of(topic, properties, now_ms, settings.delay_levels)
+            tags_code = tags_code_of(topic, properties, now_ms, settings)
             hashes = key_hashes(topic, properties, sys_flag)
             values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
             placed.append(quick_placed(values))
@@ -324,15 +326,13 @@ class MessageStore:
                 placed.queue.next_offset = placed.queue.max_offset
 
     def _announce(self, written: Iterable[Placed]) -> None:
-        for queue, queue_offset, tags_code, physical_offset, size, store_ms, _ in written:
+        for queue, placed in groupby(written, itemgetter(0)):
             if queue is None:
                 continue
-            topic, queue_id = queue.topic, queue.queue_id
+            arrivals = list(placed)
             for listener in self.on_arrival:
                 try:
-                    listener(
-                        topic, queue_id, queue_offset, tags_code, physical_offset, size, store_ms
-                    )
+                    listener(queue.topic, queue.queue_id, arrivals)
                 except Exception:
                     _log.exception("a listener failed")
 
@@ -354,8 +354,10 @@ class MessageStore:
         count_max: int,
         bytes_max: int,
         accepts: Callable[[int], bool] | None = None,
+        matches: Callable[[Mapping[str, str]], bool] | None = None,
     ) -> QueueRead:
-        """The records of a queue from an offset on; `accepts` chooses by tags code.
+        """The records of a queue from an offset on; `accepts` chooses by tags code, or `matches`
+        by properties.
 
         At least one is given if there is one, however large. Bounded also in what it skips, so
         NO_MATCHED_MESSAGE does not mean that nothing else would match: read on at next_offset.
@@ -364,7 +366,13 @@ class MessageStore:
         if queue is None:
             return QueueRead(ReadStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         found = read_queue(
-            self._log, queue, offset, count_max=count_max, bytes_max=bytes_max, accepts=accepts
+            self._log,
+            queue,
+            offset,
+            count_max=count_max,
+            bytes_max=bytes_max,
+            accepts=accepts,
+            matches=matches,
         )
         stats = self.stats
         if found.sizes:
@@ -378,6 +386,11 @@ class MessageStore:
     def record_at(self, physical_offset: int) -> bytes | None:
         """The record that starts there; None where none does."""
         return record_at(self._log, physical_offset)
+
+    def properties_at(self, physical_offset: int) -> dict[str, str] | None:
+        """The properties of the record that starts there; None where none does."""
+        record = record_at(self._log, physical_offset)
+        return None if record is None else record_properties(record)
 
     def query(
         self, topic: str, key: str, *, count_max: int, begin_ms: int = 0, end_ms: int = 1 << 62
@@ -459,6 +472,15 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         return queue.entry(offset) if queue is not None else None
 
+    def entries(
+        self, topic: str, queue_id: int, offset: int, count_max: int
+    ) -> list[tuple[int, int, int]]:
+        """What `entry_at` gives, of some messages from an offset on; of none at the queue's end."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return []
+        return list(ENTRY.iter_unpack(queue.entries(offset, count_max)))
+
     async def delete_topic(self, topic: str) -> None:
         """Drop the queues of a topic for good: its messages stay in the log, but are not read."""
         if self._writer is None or self._housekeeping is None:
@@ -475,6 +497,11 @@ class MessageStore:
             self._deleting.discard(topic)
 
     # The log as a whole, and its copy on a slave
+
+    @property
+    def newest_store_time(self) -> int:
+        """When the newest message was stored, in ms; never less than of any before it."""
+        return self._newest_ms
 
     @property
     def min_physical_offset(self) -> int:

@@ -2,7 +2,7 @@
 
 import logging
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 
 from rocketpipe.broker.store.commit_log import CommitLog
@@ -13,10 +13,12 @@ from rocketpipe.wire.record import (
     RECORD_BYTES_MIN,
     has_born_host_v6,
     is_record_magic,
+    record_properties,
 )
 
 _log = logging.getLogger(__name__)
 
+_SKIPPED_BYTES_MAX = 16 << 20  # of records that had to be read to know that nobody wants them
 _ENTRIES_SCANNED = 800  # RocketMQ's bound when a filter skips much: 16,000 bytes of entries
 # Records of one queue lie between those of others. Reading what is between is cheaper than asking
 # the kernel once more, up to about so much.
@@ -36,6 +38,7 @@ def read_queue(
     count_max: int,
     bytes_max: int,
     accepts: Callable[[int], bool] | None,
+    matches: Callable[[Mapping[str, str]], bool] | None,
 ) -> QueueRead:
     """The records from an offset of the queue on (DefaultMessageStore.getMessage)."""
     min_offset, max_offset = queue.min_offset, queue.max_offset
@@ -48,8 +51,15 @@ def read_queue(
     if offset > max_offset:
         return QueueRead(ReadStatus.OFFSET_OVERFLOW_BADLY, max_offset, min_offset, max_offset)
 
-    scanned = count_max if accepts is None else max(_ENTRIES_SCANNED, count_max)
+    is_filtered = accepts is not None or matches is not None
+    scanned = max(_ENTRIES_SCANNED, count_max) if is_filtered else count_max
     entries = queue.entries(offset, scanned)
+    if matches is not None:
+        found, scanned = _read_matching(log, entries, count_max, bytes_max, matches)
+        status = ReadStatus.FOUND if found else ReadStatus.NO_MATCHED_MESSAGE
+        sizes = tuple(map(len, found))
+        records = b"".join(found)
+        return QueueRead(status, offset + scanned, min_offset, max_offset, records, sizes)
     offsets, sizes, scanned = _choose(entries, count_max, bytes_max, accepts)
     next_offset = offset + scanned
     if not sizes:
@@ -79,6 +89,31 @@ def _choose(
             sizes.append(size)
         scanned += 1
     return offsets, tuple(sizes), scanned
+
+
+def _read_matching(
+    log: CommitLog,
+    entries: bytes,
+    count_max: int,
+    bytes_max: int,
+    matches: Callable[[Mapping[str, str]], bool],
+) -> tuple[list[bytes], int]:
+    """The records whose properties match and that fit, and how many entries that took."""
+    found: list[bytes] = []
+    total = skipped = scanned = 0
+    for offset, size, _ in ENTRY.iter_unpack(entries):
+        record = record_at(log, offset) if size else None
+        if record is not None and matches(record_properties(record)):
+            total += size
+            if found and (total > bytes_max or len(found) >= count_max):
+                break
+            found.append(record)
+        else:
+            skipped += size
+        scanned += 1
+        if skipped > _SKIPPED_BYTES_MAX:
+            break
+    return found, scanned
 
 
 def record_at(log: CommitLog, offset: int) -> bytes | None:

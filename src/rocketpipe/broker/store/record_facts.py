@@ -3,23 +3,33 @@
 Worked out in the same way from a message that is put and from a record that is found in the log.
 """
 
-from collections.abc import Sequence
 from functools import lru_cache
 from zlib import crc32
 
+from rocketpipe.broker.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.wire.hashing import tags_code
-from rocketpipe.wire.properties import DELAY, KEYS, TAGS, UNIQ_KEY
+from rocketpipe.wire.properties import (
+    DELAY,
+    KEYS,
+    TAGS,
+    TIMER_DEL_UNIQKEY,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+)
 from rocketpipe.wire.sys_flag import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 TOPIC_BYTES_MAX = 255
 
 _ZEROS = bytes(64)  # more than a property has, less than a sector
-_TAGS, _DELAY, _KEYS, _UNIQ_KEY = (f"{name}\x01".encode() for name in (TAGS, DELAY, KEYS, UNIQ_KEY))
+_TAGS, _DELAY, _KEYS, _UNIQ_KEY, _TIMER_OUT, _TIMER_DELETE = (
+    f"{name}\x01".encode()
+    for name in (TAGS, DELAY, KEYS, UNIQ_KEY, TIMER_OUT_MS, TIMER_DEL_UNIQKEY)
+)
 
 
 def is_in_queue(sys_flag: int) -> bool:
@@ -28,18 +38,39 @@ def is_in_queue(sys_flag: int) -> bool:
 
 
 def tags_code_of(
-    topic: str, properties: bytes, store_timestamp_ms: int, delay_levels: Sequence[float]
+    topic: str, properties: bytes, store_timestamp_ms: int, settings: StoreSettings
 ) -> int:
-    """What the queue's entry says of the tag; of a delayed message, when it is to be delivered."""
+    """What the queue's entry says of the tag; of a message that waits, when it is due."""
+    if topic == TIMER_TOPIC:
+        return _timer_code(properties, store_timestamp_ms, settings)
     if topic == SCHEDULE_TOPIC:
         level = property_value(properties, _DELAY)
         if level.isdigit() and int(level):
-            delay = delay_levels[min(int(level), len(delay_levels)) - 1]
+            levels = settings.delay_levels
+            delay = levels[min(int(level), len(levels)) - 1]
             return store_timestamp_ms + round(delay * 1000)
     if _TAGS not in properties:
         return 0
     tags = property_value(properties, _TAGS)
     return tags_code(str(tags, "utf-8", "replace")) if tags else 0
+
+
+def _timer_code(properties: bytes, store_timestamp_ms: int, settings: StoreSettings) -> int:
+    """When a timer is due, in ms: at the end of its slot; negative if it takes another one back.
+
+    One that waits for longer than the window is due at its end: to be stored anew, before the log
+    deletes it by age.
+    """
+    out = property_value(properties, _TIMER_OUT)
+    out_ms = int(out) if out.isdigit() and len(out) < 19 else 0  # no time: whoever reads it sees
+    due_ms = out_ms + round(settings.timer_precision * 1000)
+    window = min(
+        settings.timer_roll_window_slots * settings.timer_precision, settings.file_reserved_time / 2
+    )
+    window_end_ms = store_timestamp_ms + round(window * 1000)
+    if window_end_ms < out_ms:
+        due_ms = window_end_ms
+    return -due_ms if property_value(properties, _TIMER_DELETE) else due_ms
 
 
 def key_hashes(topic: str, properties: bytes, sys_flag: int) -> list[int]:

@@ -11,7 +11,6 @@ built anew, any offset may be the first of a queue.
 """
 
 import logging
-from collections.abc import Sequence
 
 from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.indexes import Indexes, Placed
@@ -22,6 +21,7 @@ from rocketpipe.broker.store.record_facts import (
     key_hashes,
     tags_code_of,
 )
+from rocketpipe.broker.store.settings import StoreSettings
 
 _log = logging.getLogger(__name__)
 
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 class Replay:
     """Adds what a scan of the log finds to the indexes."""
 
-    def __init__(self, log: CommitLog, indexes: Indexes, *, delay_levels: Sequence[float]) -> None:
+    def __init__(self, log: CommitLog, indexes: Indexes, settings: StoreSettings) -> None:
         self._log = log
         self._indexes = indexes
-        self._delay_levels = delay_levels
+        self._settings = settings
         self._has_gaps = False
         self._topics: dict[bytes, str | None] = {}
 
@@ -66,7 +66,7 @@ class Replay:
         placed = Placed(
             queue,
             parts.queue_offset,
-            tags_code_of(topic, properties, parts.store_timestamp_ms, self._delay_levels),
+            tags_code_of(topic, properties, parts.store_timestamp_ms, self._settings),
             offset,
             parts.size,
             parts.store_timestamp_ms,

@@ -13,6 +13,9 @@ DELAY_LEVELS = (
 )
 
 
+TIMER_PRECISIONS = (1.0, 0.5, 0.2, 0.1)  # seconds; RocketMQ takes the next lower of these
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """How a store writes, how long it keeps what it wrote, and when it takes no more.
@@ -25,6 +28,10 @@ class StoreSettings:
     flush_interval: float = 0.5  # with async: how much time a power loss may cost
     message_bytes_max: int = 4 * 1024 * 1024  # of a body, or of a whole batch
     delay_levels: tuple[float, ...] = DELAY_LEVELS  # seconds, from level 1 on
+    # Timers are due at multiples of it. One that waits for longer than the window, so many times
+    # the precision but at most half of file_reserved_time, is stored anew then.
+    timer_precision: float = 1.0
+    timer_roll_window_slots: int = 2 * 24 * 3600
     os_page_cache_busy_timeout: float = 1.0  # a put is refused when one has waited so long
 
     commit_log_segment_bytes: int = 256 * 1024 * 1024  # RocketMQ: 1 GiB, allocated ahead
@@ -52,6 +59,7 @@ class StoreSettings:
             "index_slots",
             "index_entries_max",
             "checkpoint_bytes",
+            "timer_roll_window_slots",
         ):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
@@ -75,6 +83,10 @@ class StoreSettings:
             value = getattr(self, name)
             if not _is_above_0(value) or value > 1:
                 raise InvalidSetting(f"{name} is {value!r}: it must be above 0 and at most 1")
+        if self.timer_precision not in TIMER_PRECISIONS:
+            raise InvalidSetting(
+                f"timer_precision is {self.timer_precision!r}: not one of {TIMER_PRECISIONS}"
+            )
         if not self.delay_levels or not all(map(_is_above_0, self.delay_levels)):
             raise InvalidSetting(f"delay_levels are {self.delay_levels!r}: not seconds above 0")
 

@@ -33,6 +33,8 @@ class PutStatus(Enum):
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
     MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
     OS_PAGE_CACHE_BUSY = "OS_PAGE_CACHE_BUSY"
+    WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"  # a time that makes no sense, or too far
+    WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
     SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"  # the disk is full or failed, or we are closed
 
 
@@ -90,8 +92,3 @@ class KeyQuery(NamedTuple):
     records: list[bytes]
     last_update_timestamp_ms: int
     last_update_physical_offset: int
-
-
-# Is told of each message once it can be read, in the order of the log: topic, queue id, queue
-# offset, tags code, physical offset, size, store timestamp in ms.
-ArrivalListener = Callable[[str, int, int, int, int, int, int], None]

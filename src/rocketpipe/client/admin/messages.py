@@ -35,7 +35,7 @@ class MessageAdmin(Asking):
             if found:
                 return found[0]
         if place is not None:
-            return await self._view(place, message_id)
+            return await self._view(*place, message_id)
         where = "no broker stores messages under it"
         if topic is None:
             raise NotFound(
@@ -78,7 +78,7 @@ class MessageAdmin(Asking):
         )
         doing = f"read {describe(queue)} at offset {offset}"
         answer = await self._ask_queue(queue, request, doing=doing)
-        for message in decode_records(answer.body):
+        for message in decode_records(answer.body, broker_name=queue.broker_name):
             if message.queue_offset == offset:  # an inner batch may begin before it
                 return message
         raise NotFound(
@@ -86,16 +86,20 @@ class MessageAdmin(Asking):
             f"it has {answer.header.min_offset} up to, and without, {answer.header.max_offset}",
         )
 
-    async def _place(self, message_id: str) -> OffsetMessageId | None:
+    async def _place(self, message_id: str) -> tuple[str, OffsetMessageId] | None:
         """The place that an id stands for, if a broker is there: it could be anybody's host."""
         try:
             place = parse_offset_message_id(message_id)
         except MalformedRecord:
             return None
-        addresses = {at for broker in await self.brokers() for at in broker.addresses.values()}
-        return place if place.store_host in addresses else None
+        for broker in await self.brokers():
+            if place.store_host in broker.addresses.values():
+                return broker.name, place
+        return None
 
-    async def _view(self, place: OffsetMessageId, message_id: str) -> StoredMessage:
+    async def _view(
+        self, broker_name: str, place: OffsetMessageId, message_id: str
+    ) -> StoredMessage:
         request = ViewMessageById(offset=place.physical_offset)
         doing = f"read message {message_id}"
         try:
@@ -104,7 +108,7 @@ class MessageAdmin(Asking):
             if error.code == ResponseCode.SYSTEM_ERROR:  # all that a broker says of a wrong place
                 raise NotFound(f"message {message_id!r}", str(error)) from error
             raise
-        return decode_records(body)[0]
+        return decode_records(body, broker_name=broker_name)[0]
 
     async def _query(
         self,
@@ -128,14 +132,14 @@ class MessageAdmin(Asking):
         )
         doing = f"look for {key!r} in topic {topic!r}"
 
-        async def ask(_: str, address: Address) -> list[StoredMessage]:
+        async def ask(name: str, address: Address) -> list[StoredMessage]:
             try:
                 answer = await self._ask(address, request, doing=doing)
             except BrokerError as error:
                 if error.code == ResponseCode.QUERY_NOT_FOUND:
                     return []
                 raise
-            return decode_records(answer.body)
+            return decode_records(answer.body, broker_name=name)
 
         found = await self._on_each(await self._readers_of(topic), ask, doing=doing)
         # A broker compares hashes only, so these may be others' as well.

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -26,6 +26,7 @@ from rocketpipe.client.route import subscribe_queues
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import MQError, NoRoute
 from rocketpipe.message import MessageQueue, StoredMessage
+from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.dispatch import Refusal
 from rocketpipe.wire.bodies.consumer_info import ConsumeMessageDirectlyResult
 from rocketpipe.wire.bodies.groups import CheckClientConfig as CheckedSubscription
@@ -214,6 +215,13 @@ class BaseConsumer(ABC):
         except NoRoute as error:
             log.warning("%s; the group waits for it", error)
             return
+        masters = map(route.master, route.brokers)
+        await self._require_understood(data, [each for each in masters if each is not None])
+
+    async def _require_understood(
+        self, data: SubscriptionData, addresses: Iterable[Address]
+    ) -> None:
+        """BrokerError if one of them can't filter so: a pull would bring every message then."""
         if data.expression_type != SQL92:
             return
         body = CheckedSubscription(
@@ -222,12 +230,11 @@ class BaseConsumer(ABC):
             namespace=self._settings.namespace,
             subscription_data=data,
         ).encode()
-        for name in route.brokers:
-            address = route.master(name)
-            if address is not None:
-                await self._instance.connections.request(
-                    address, CheckClientConfig(), body, timeout=timeout
-                )
+        timeout = self._settings.request_timeout
+        for address in addresses:
+            await self._instance.connections.request(
+                address, CheckClientConfig(), body, timeout=timeout
+            )
 
     async def _leave_group(self) -> None:
         if self._is_member:

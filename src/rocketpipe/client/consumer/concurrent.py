@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from rocketpipe.client.background import Background
-from rocketpipe.client.consumer.listeners import Batch, Listener, Outcome, workers
+from rocketpipe.client.consumer.listeners import Batch, Listener, workers
 from rocketpipe.client.consumer.popping import Receipts
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
@@ -48,15 +48,18 @@ class Concurrent:
     ) -> None:
         """Give them to the listener; popped ones not after others may have them again."""
         size = self._settings.consume_batch_size
+        pulled = list(messages)
         now = asyncio.get_running_loop().time
 
         def may_start() -> bool:
             return not process_queue.is_dropped and (visible_at is None or now() < visible_at)
 
-        for start in range(0, len(messages), size):
-            batch = Batch(process_queue, messages[start : start + size], may_start)
-            self._open[batch] = None
-            self.workers.submit(batch)
+        batches = [
+            Batch(process_queue, pulled, may_start, start, start + size)
+            for start in range(0, len(pulled), size)
+        ]
+        self._open.update(dict.fromkeys(batches))
+        self.workers.submit(batches)
 
     async def stop(self, process_queue: ProcessQueue) -> None:
         """Nothing to wait for: what a listener works on comes again elsewhere, as in Java."""
@@ -69,27 +72,38 @@ class Concurrent:
             async with asyncio.timeout(timeout):
                 await self._telling.wait_none()
 
-    def _done(self, batch: Batch, outcome: Outcome) -> None:
-        is_late = self._open.pop(batch, batch) is batch
-        queue = batch.process_queue
-        if is_late or queue.is_dropped:
-            return
-        if not batch.was_called:
-            if self._settings.pop:
-                queue.done(batch.messages)  # others have them by now
-            return
-        queue.last_consumed_at = batch.started_at
-        if outcome is None:
-            self._consumed(queue, batch.messages)
-            return
-        self._consumed(queue, batch.messages[: outcome.start])
-        failed = batch.messages[outcome.start :]
+    def _done(self, finished: list[Batch]) -> None:
+        consumed: dict[ProcessQueue, list[StoredMessage]] = {}
+        for batch in finished:
+            is_late = self._open.pop(batch, batch) is batch
+            queue = batch.process_queue
+            if is_late or queue.is_dropped:
+                continue
+            if not batch.was_called:
+                if self._settings.pop:
+                    queue.done(batch.messages)  # others have them by now
+                continue
+            queue.last_consumed_at = batch.started_at
+            messages, outcome = batch.messages, batch.outcome
+            if outcome is not None:
+                self._failed(queue, messages[outcome.start :], outcome.delay_level)
+                messages = messages[: outcome.start]
+            of_queue = consumed.get(queue)
+            if of_queue is None:
+                of_queue = consumed[queue] = []
+            of_queue += messages
+        for queue, of_queue in consumed.items():
+            self._consumed(queue, of_queue)
+
+    def _failed(
+        self, queue: ProcessQueue, messages: Sequence[StoredMessage], delay_level: int
+    ) -> None:
         if self._settings.is_broadcasting:
-            for message in failed:
+            for message in messages:
                 log.warning("message %s is lost: broadcasts do not come again", message.message_id)
-            queue.done(failed)
+            queue.done(messages)
         else:
-            self._background.spawn(self._return(queue, failed, outcome.delay_level))
+            self._background.spawn(self._return(queue, messages, delay_level))
 
     def _consumed(self, queue: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
         queue.done(messages)

@@ -1,4 +1,10 @@
-"""Listeners: a user's code that consumes messages, and the workers that call it."""
+"""Listeners: a user's code that consumes messages, and the workers that call it.
+
+To wake a worker costs more than most listeners do. So new batches wake one worker, however many
+they are, and none while one is on its way; and a worker that was woken and leaves batches behind
+wakes the next. While a listener is quick the first has taken all batches before the second comes;
+while it is slow all are at work soon.
+"""
 
 import asyncio
 import inspect
@@ -9,7 +15,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.settings import DELAY_LEVEL_MAX
@@ -18,6 +24,10 @@ from rocketpipe.errors import InvalidSetting
 from rocketpipe.message import StoredMessage
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+WATCH_PAUSE = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +56,29 @@ Listener = Callable[[list[StoredMessage]], Outcome | Awaitable[Outcome]]
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Messages of one queue that a listener is to be given together."""
+    """Messages of one queue that a listener is to be given together.
+
+    There may be thousands of them, mostly of one message, and Python's garbage collector looks at
+    every object again and again: so a batch makes its list when it is asked for it.
+    """
 
     process_queue: ProcessQueue
-    messages: Sequence[StoredMessage]
+    pulled: list[StoredMessage]  # of which these are a part:
     may_start: Callable[[], bool]
+    start: int = 0
+    stop: int | None = None
     started_at: float | None = None  # by the loop's time
     was_called: bool = False  # else it was too late to give them to the listener
+    outcome: Outcome = None
+
+    @property
+    def messages(self) -> list[StoredMessage]:
+        """A list of one's own."""
+        return self.pulled[self.start : self.stop]
 
 
-Done = Callable[[Batch, Outcome], None]  # called on the event loop, once for each batch
+# Called on the event loop with batches that have ended, in order; each comes once.
+Done = Callable[[list[Batch]], None]
 
 
 def is_async(listener: object) -> bool:
@@ -84,16 +107,14 @@ class TaskWorkers:
         self._tasks: set[asyncio.Task[None]] = set()
         # Not the number of tasks: one that has found no more batches is a task for a while yet.
         self._looking = 0
+        self._is_coming = False  # one that has just been woken
+        self._finished: list[Batch] = []  # and not told yet
         self._is_closed = False
 
-    def submit(self, batch: Batch) -> None:
+    def submit(self, batches: Sequence[Batch]) -> None:
         if not self._is_closed:
-            self._batches.append(batch)
-            if self._looking < self._count:
-                self._looking += 1
-                task = asyncio.get_running_loop().create_task(self._run())
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            self._batches.extend(batches)
+            self._wake_one()
 
     async def call(self, messages: Sequence[StoredMessage]) -> Outcome:
         """What the listener says; what it raises, this does."""
@@ -103,13 +124,21 @@ class TaskWorkers:
     async def close(self, timeout: float) -> None:
         """Begin with no more, and wait for those at work; for so long."""
         self._is_closed = True
-        while self._batches:
-            self._done(self._batches.popleft(), None)
+        self._done(_take_all(self._batches))
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+            self._tell()
+
+    def _wake_one(self) -> None:
+        if self._batches and self._looking < self._count and not self._is_coming:
+            self._looking += 1
+            self._is_coming = True
+            task = asyncio.get_running_loop().create_task(self._run())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
         try:
@@ -119,23 +148,38 @@ class TaskWorkers:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
+        self._is_coming = False
+        is_first = True
         while self._batches:
             batch = self._batches.popleft()
-            outcome: Outcome = None
+            if is_first:
+                is_first = False
+                self._wake_one()
             if batch.may_start():
                 batch.started_at = loop.time()
                 batch.was_called = True
                 try:
-                    outcome = await self.call(batch.messages)
+                    returned: Any = await cast(Any, self._listener(batch.messages))
+                    if returned is not None:
+                        batch.outcome = checked(returned, batch.messages)
                 except asyncio.CancelledError:
                     if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
                         batch.was_called = False  # as far as anybody knows
-                        self._done(batch, None)
+                        self._finish(batch)
                         raise
-                    outcome = self._failed()  # something of its own was cancelled
+                    batch.outcome = self._failed()  # something of its own was cancelled
                 except Exception:
-                    outcome = self._failed()
-            self._done(batch, outcome)
+                    batch.outcome = self._failed()
+            self._finish(batch)
+
+    def _finish(self, batch: Batch) -> None:
+        if not self._finished:
+            asyncio.get_running_loop().call_soon(self._tell)
+        self._finished.append(batch)
+
+    def _tell(self) -> None:
+        finished, self._finished = self._finished, []
+        self._done(finished)
 
     def _failed(self) -> Retry:
         log.exception("a listener failed: the messages will come again")
@@ -145,35 +189,40 @@ class TaskWorkers:
 class ThreadWorkers:
     """Call a plain function, which may block, in so many threads.
 
-    The threads take batches from one queue without the event loop's help, and tell it of many at
-    once: a hop between threads for each message would cost more than most listeners do.
+    The threads take batches without the event loop's help, and to tell it of each that is finished
+    would cost more than most listeners do. So while there are any the loop looks by itself every so
+    often what is finished, and when nothing was it waits to be told: a listener may take long. Who
+    is in a hurry is told besides when no more batches wait, as he may have the next.
     """
 
-    def __init__(self, listener: Listener, count: int, done: Done) -> None:
+    def __init__(
+        self, listener: Listener, count: int, done: Done, *, in_a_hurry: bool = False
+    ) -> None:
         self._listener = listener
         self._count = count
         self._done = done
+        self._is_in_a_hurry = in_a_hurry
         self._loop = asyncio.get_running_loop()
-        self._batches: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._batches: deque[Batch] = deque()
         self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()  # for what follows
+        self._sleeping = 0  # threads that nobody has woken yet
+        self._is_coming = False  # one that was woken, and has not looked yet
+        self._is_closed = False
+        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._finished: deque[Batch] = deque()
+        self._is_told = False  # the loop will look at what is finished, as soon as it can
+        self._is_watching = False  # it will do so in a while
         self._pending = 0  # submitted, and not done yet as far as the loop knows
         self._idle = asyncio.Event()
-        self._finished: deque[tuple[Batch, Outcome]] = deque()
-        self._lock = threading.Lock()
-        self._is_told = False  # the loop will look at what is finished
-        self._is_closed = False
         self._direct = Threads("rocketpipe-direct", 1)
 
-    def submit(self, batch: Batch) -> None:
-        if self._is_closed:
-            return
-        self._pending += 1
-        self._batches.put(batch)
-        if len(self._threads) < min(self._count, self._pending):
-            name = f"rocketpipe-consumer-{len(self._threads)}"
-            thread = threading.Thread(target=self._run, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
+    def submit(self, batches: Sequence[Batch]) -> None:
+        if not self._is_closed:
+            self._pending += len(batches)
+            self._batches.extend(batches)
+            self._watch_on()
+            self._wake_one()
 
     async def call(self, messages: Sequence[StoredMessage]) -> Outcome:
         """What the listener says; what it raises, this does."""
@@ -181,15 +230,13 @@ class ThreadWorkers:
 
     async def close(self, timeout: float) -> None:
         """Begin with no more, and wait for those at work; for so long."""
-        self._is_closed = True
-        with suppress(queue.Empty):
-            while True:
-                batch = self._batches.get_nowait()
-                assert batch is not None
-                self._pending -= 1
-                self._done(batch, None)
-        for _ in self._threads:
-            self._batches.put(None)
+        with self._lock:
+            self._is_closed = True
+            for _ in range(self._sleeping):
+                self._wake.put(None)
+        unstarted = _take_all(self._batches)
+        self._pending -= len(unstarted)
+        self._done(unstarted)
         try:
             async with asyncio.timeout(timeout):
                 while self._pending:
@@ -199,40 +246,105 @@ class ThreadWorkers:
             log.warning("listeners still work: what they were given will come again")
         self._direct.close()
 
+    def _wake_one(self) -> None:
+        with self._lock:
+            if not self._batches or self._is_coming or self._is_closed:
+                return
+            if self._sleeping:
+                self._is_coming = True
+                self._sleeping -= 1
+                self._wake.put(None)
+            elif len(self._threads) < self._count:
+                name = f"rocketpipe-consumer-{len(self._threads)}"
+                thread = threading.Thread(target=self._run, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
     def _run(self) -> None:
-        while (batch := self._batches.get()) is not None:
-            outcome: Outcome = None
+        while True:
+            self._is_coming = False
+            self._work()
+            with self._lock:
+                if self._is_closed:
+                    return
+                if self._batches:
+                    continue
+                self._sleeping += 1
+            self._wake.get()
+
+    def _work(self) -> None:
+        """Take batches until there are none."""
+        is_first = True
+        while True:
+            try:
+                batch = self._batches.popleft()
+            except IndexError:
+                return
+            if is_first:
+                is_first = False
+                self._wake_one()
             if not self._is_closed and batch.may_start():
                 batch.started_at = self._loop.time()
                 batch.was_called = True
                 try:
-                    outcome = checked(self._listener(list(batch.messages)), batch.messages)
+                    returned = self._listener(batch.messages)
+                    if returned is not None:
+                        batch.outcome = checked(returned, batch.messages)
                 except BaseException:  # whatever it is, the thread is ours
                     log.exception("a listener failed: the messages will come again")
-                    outcome = Retry()
-            self._finished.append((batch, outcome))
-            with self._lock:
-                is_told, self._is_told = self._is_told, True
-            if not is_told:
+                    batch.outcome = Retry()
+            self._finished.append(batch)
+            if not self._is_told and not (
+                self._is_watching and (self._batches or not self._is_in_a_hurry)
+            ):
+                self._is_told = True
                 try:
-                    self._loop.call_soon_threadsafe(self._collect)
+                    self._loop.call_soon_threadsafe(self._told)
                 except RuntimeError:
-                    return  # the loop is closed, and nobody wants to know
+                    self._is_closed = True  # as the loop is, and nobody wants to know
+                    return
+
+    # Threads look at the two flags after they have finished something. So the loop lowers a flag
+    # before it looks for the last time: nothing is left that nobody tells of.
+
+    def _told(self) -> None:
+        self._is_told = False
+        self._collect()
+        self._watch_on()
+
+    def _watch_on(self) -> None:
+        if self._pending and not self._is_watching:
+            self._is_watching = True
+            self._loop.call_later(WATCH_PAUSE, self._watch)
+
+    def _watch(self) -> None:
+        self._is_watching = False
+        if self._finished:
+            self._collect()
+            self._watch_on()
 
     def _collect(self) -> None:
-        with self._lock:
-            self._is_told = False
-        while self._finished:
-            batch, outcome = self._finished.popleft()
-            self._pending -= 1
-            self._done(batch, outcome)
+        finished = _take_all(self._finished)
+        self._pending -= len(finished)
+        self._done(finished)
         if not self._pending:
             self._idle.set()
+
+
+def _take_all(items: deque[T]) -> list[T]:
+    """What is there, also while other threads take from it and add to it."""
+    taken: list[T] = []
+    with suppress(IndexError):
+        for _ in range(len(items)):
+            taken.append(items.popleft())  # noqa: PERF401  # one by one, or an error loses them
+    return taken
 
 
 Workers = TaskWorkers | ThreadWorkers
 
 
-def workers(listener: Listener, count: int, done: Done) -> Workers:
-    """Who calls this listener."""
-    return (TaskWorkers if is_async(listener) else ThreadWorkers)(listener, count, done)
+def workers(listener: Listener, count: int, done: Done, *, in_a_hurry: bool = False) -> Workers:
+    """Who calls this listener; whoever is in a hurry wants to know at once when nothing is left."""
+    if is_async(listener):
+        return TaskWorkers(listener, count, done)
+    return ThreadWorkers(listener, count, done, in_a_hurry=in_a_hurry)

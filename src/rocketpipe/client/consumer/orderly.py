@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rocketpipe.client.background import Background
-from rocketpipe.client.consumer.listeners import Batch, Listener, Outcome, workers
+from rocketpipe.client.consumer.listeners import Batch, Listener, workers
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.send_back import SendBack
 from rocketpipe.client.consumer.settings import PushConsumerSettings
@@ -45,7 +45,7 @@ class Orderly:
         self._send_back = send_back
         self._background = background
         self._is_held = is_held
-        self.workers = workers(listener, settings.workers, self._done)
+        self.workers = workers(listener, settings.workers, self._done, in_a_hurry=True)
         self._lines: dict[ProcessQueue, _Line] = {}
 
     def take(self, process_queue: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
@@ -89,13 +89,17 @@ class Orderly:
         count = min(self._settings.consume_batch_size, len(line.messages))
         messages = [line.messages.popleft() for _ in range(count)]
         line.batch = Batch(line.process_queue, messages, lambda: self._may_start(line))
-        self.workers.submit(line.batch)
+        self.workers.submit([line.batch])
 
     def _may_start(self, line: _Line) -> bool:
         queue = line.process_queue
         return not (line.is_stopped or queue.is_dropped) and self._is_held(queue.queue)
 
-    def _done(self, batch: Batch, outcome: Outcome) -> None:
+    def _done(self, finished: list[Batch]) -> None:
+        for batch in finished:
+            self._batch_done(batch)
+
+    def _batch_done(self, batch: Batch) -> None:
         line = self._lines.get(batch.process_queue)
         if line is None:
             return  # nobody waits for it any more: the messages come again
@@ -106,13 +110,14 @@ class Orderly:
             return
         queue = batch.process_queue
         queue.last_consumed_at = batch.started_at
+        messages, outcome = batch.messages, batch.outcome
         if outcome is None:
-            queue.done(batch.messages)
+            queue.done(messages)
             self._go_on(line)
             return
-        queue.done(batch.messages[: outcome.start])
+        queue.done(messages[: outcome.start])
         line.is_resting = True
-        self._background.spawn(self._rest(line, batch.messages[outcome.start :]))
+        self._background.spawn(self._rest(line, messages[outcome.start :]))
 
     async def _rest(self, line: _Line, failed: Sequence[StoredMessage]) -> None:
         """Let the queue rest, and put what failed first again, but for what failed too often."""

@@ -16,11 +16,12 @@ from rocketpipe.client.consumer.pulling import broker_address
 from rocketpipe.client.consumer.queue_reader import ERROR_PAUSE
 from rocketpipe.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
 from rocketpipe.client.consumer.settings import FIRST, PushConsumerSettings
-from rocketpipe.client.consumer.subscriptions import retry_topic, wanted
+from rocketpipe.client.consumer.subscriptions import wanted
 from rocketpipe.client.instance import ClientInstance
 from rocketpipe.errors import MalformedHeader, MQError
 from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData
+from rocketpipe.wire.pop_receipt import NORMAL, Receipt, real_topic, start_offsets
 from rocketpipe.wire.properties import POP_CK
 from rocketpipe.wire.record import decode_records
 from rocketpipe.wire.requests.pop import (
@@ -36,8 +37,6 @@ log = logging.getLogger(__name__)
 ANY_QUEUE = -1
 MESSAGES_MAX = 32  # for one pop: brokers refuse to give more
 FROM_OLDEST, FROM_NEWEST = 0, 1
-NORMAL = "0"  # the kind of topic in a receipt; the others are those of retries
-RETRY_MARKS = {"1": "_", "2": "+"}  # what stands between group and topic in their names
 # The delay levels 1 to 18, in seconds.
 DELAYS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 
@@ -148,22 +147,25 @@ def give_receipts(
 
     MQClientAPIImpl.processPopResponse and ExtraInfoUtil.buildExtraInfo.
     """
-    starts = {}  # the offset at which the broker began, by queue
-    for part in (header.start_offset_info or "").split(";"):
-        kind, _, rest = part.partition(" ")
-        queue_id, _, offset = rest.partition(" ")
-        if kind == NORMAL:
-            starts[queue_id] = offset
+    starts = start_offsets(header.start_offset_info or "")
     for message in messages:
         if POP_CK in message.properties:
             continue
-        start = starts.get(str(message.queue_id))
+        start = starts.get(message.queue_id)
         if start is None:
             raise MalformedHeader(f"a pop of queue {message.queue_id} that says not from where")
-        facts = (start, header.pop_time, header.invisible_time, header.revive_qid, NORMAL)
-        place = (broker_name, message.queue_id, message.queue_offset)
+        receipt = Receipt(
+            start,
+            header.pop_time,
+            header.invisible_time,
+            header.revive_qid,
+            NORMAL,
+            broker_name,
+            message.queue_id,
+            message.queue_offset,
+        )
         # A fresh dict, which nobody else has yet.
-        cast("dict[str, str]", message.properties)[POP_CK] = " ".join(map(str, facts + place))
+        cast("dict[str, str]", message.properties)[POP_CK] = str(receipt)
 
 
 class Receipts:
@@ -229,10 +231,9 @@ class Receipts:
 
     def _place(self, queue: MessageQueue, message: StoredMessage) -> tuple[str, int, int]:
         """The topic, queue and offset that a receipt is for."""
-        kind, _, queue_id, offset = message.properties[POP_CK].split(" ")[4:8]
-        mark = RETRY_MARKS.get(kind)
-        topic = queue.topic if mark is None else f"{retry_topic(self._group)}{mark}{queue.topic}"
-        return topic, int(queue_id), int(offset)
+        receipt = Receipt.parse(message.properties[POP_CK])
+        topic = real_topic(self._group, queue.topic, receipt.kind)
+        return topic, receipt.queue_id, receipt.queue_offset
 
 
 def any_queue_of_each(queues: Iterable[MessageQueue]) -> set[MessageQueue]:

@@ -1,7 +1,7 @@
 """Messages that were pulled and are not consumed yet: how many, how large, and how far that is."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rocketpipe.client.consumer.settings import ConsumerSettings
@@ -95,33 +95,40 @@ class Cache:
         self.bytes = 0
         self._settings = settings
         self._span_max = span_max
-        self._hopeful: set[asyncio.Event] = set()  # who waits for room
+        self._hopeful: set[asyncio.Event] = set()  # who waits for there to be less
 
-    def is_full(self, queue: ProcessQueue) -> bool:
+    def is_full(self, queue: ProcessQueue, messages: int = 0, size: int = 0) -> bool:
+        """Whether no more of a queue may be pulled, once so many more are here."""
         settings = self._settings
         return (
-            queue.count >= settings.queue_messages_max
-            or queue.bytes >= settings.queue_bytes_max
-            or self.messages >= settings.messages_max
-            or self.bytes >= settings.bytes_max
-            or (self._span_max is not None and queue.span > self._span_max)
+            queue.count + messages >= settings.queue_messages_max
+            or queue.bytes + size >= settings.queue_bytes_max
+            or self.messages + messages >= settings.messages_max
+            or self.bytes + size >= settings.bytes_max
+            or (self._span_max is not None and queue.span + messages > self._span_max)
         )
 
     async def wait_for_room(self, queue: ProcessQueue) -> None:
-        if not self.is_full(queue):
-            return
-        room = asyncio.Event()
-        self._hopeful.add(room)
+        if self.is_full(queue):
+            await self._wait_while(lambda: self.is_full(queue))
+
+    async def wait_consumed(self, queue: ProcessQueue) -> None:
+        """Until nothing of a queue waits, or it is not ours any more."""
+        await self._wait_while(lambda: queue.count > 0 and not queue.is_dropped)
+
+    async def _wait_while(self, is_so: Callable[[], bool]) -> None:
+        changed = asyncio.Event()
+        self._hopeful.add(changed)
         try:
-            while self.is_full(queue):
-                room.clear()
-                await room.wait()
+            while is_so():
+                changed.clear()
+                await changed.wait()
         finally:
-            self._hopeful.discard(room)
+            self._hopeful.discard(changed)
 
     def count(self, messages: int, size: int) -> None:
         self.messages += messages
         self.bytes += size
         if messages < 0:
-            for room in self._hopeful:
-                room.set()
+            for changed in self._hopeful:
+                changed.set()

@@ -1,6 +1,7 @@
 """The pull consumer: its user asks for messages, and says where to go on and what is consumed."""
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack
@@ -10,16 +11,18 @@ from typing import Any
 
 from rocketpipe.client.consumer.base import BaseConsumer
 from rocketpipe.client.consumer.process_queue import Assigned, ProcessQueue
-from rocketpipe.client.consumer.pulling import Pulled
+from rocketpipe.client.consumer.pulling import Pulled, broker_address
 from rocketpipe.client.consumer.ranges import RangeReader
 from rocketpipe.client.consumer.settings import PullConsumerSettings, consumer_settings
-from rocketpipe.client.consumer.subscriptions import Expression, subscription
+from rocketpipe.client.consumer.subscriptions import SQL92, Expression, subscription
 from rocketpipe.client.environment import Environment
 from rocketpipe.client.lifecycle import State
 from rocketpipe.client.setting_checks import check_seconds
 from rocketpipe.errors import IllegalState, InvalidSetting, OffsetGap
 from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.wire.bodies.heartbeat import ConsumeType, SubscriptionData
+
+log = logging.getLogger(__name__)
 
 POLL_TIMEOUT = 5.0  # Java's
 
@@ -118,12 +121,20 @@ class AsyncPullConsumer(BaseConsumer):
         wanted = [self._wire_queue(queue) for queue in queues]
         topics = {queue.topic for queue in wanted}
         given = {each: subscription(each, expression, version=version) for each in topics}
+        for queue in {(queue.topic, queue.broker_name): queue for queue in wanted}.values():
+            await self._require_filter(queue, given[queue.topic])
         await asyncio.gather(*map(self._release, list(self._assigned)))
         self._given = given
         outcomes = await asyncio.gather(*map(self._acquire, wanted), return_exceptions=True)
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    async def _require_filter(self, queue: MessageQueue, data: SubscriptionData) -> None:
+        """BrokerError if the queue's broker does not understand what is to be filtered."""
+        if data.expression_type == SQL92:
+            address = await broker_address(self._instance, queue)
+            await self._require_understood(data, [address])
 
     # Messages.
 
@@ -132,8 +143,8 @@ class AsyncPullConsumer(BaseConsumer):
     ) -> list[StoredMessage]:
         """Messages of any of its queues, in order for each queue; none if none came in time.
 
-        OffsetGap when messages that were to come next are gone, unless `skip_gaps` is set: `seek`
-        says where to go on.
+        OffsetGap when messages that were to come next are gone, unless `skip_gaps` is set: again
+        and again, until `seek` says where to go on, or the queue is paused or not ours any more.
         """
         self._lifecycle.require_running()
         if timeout != 0:
@@ -143,8 +154,7 @@ class AsyncPullConsumer(BaseConsumer):
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         while True:
-            for queue in list(self._gaps):
-                raise self._gaps.pop(queue)
+            self._look_at_gaps()
             messages = self._give(messages_max or self.settings.poll_messages_max)
             left = deadline - loop.time()
             if messages or left <= 0:
@@ -197,6 +207,7 @@ class AsyncPullConsumer(BaseConsumer):
             *(self._puller, self.settings, wire),
             subscription(wire.topic, expression, version=0),
             skip_gaps=self.settings.skip_gaps if skip_gaps is None else skip_gaps,
+            require_filter=self._require_filter,
         )
         return reader.read(start, end)
 
@@ -210,7 +221,6 @@ class AsyncPullConsumer(BaseConsumer):
         wire = self._wire_queue(queue)
         if wire not in self._assigned:
             raise IllegalState(f"{queue} is not one of the queues that this consumer reads")
-        self._gaps.pop(wire, None)
         await self._restart(wire, offset)
 
     async def seek_to_begin(self, queue: MessageQueue) -> None:
@@ -300,6 +310,7 @@ class AsyncPullConsumer(BaseConsumer):
 
     async def _end_reader(self, assigned: Assigned) -> None:
         self._shelves.pop(assigned.process_queue.queue, None)
+        self._gaps.pop(assigned.process_queue.queue, None)
         await super()._end_reader(assigned)
 
     def _commit_offset(self, assigned: Assigned) -> int | None:
@@ -316,13 +327,25 @@ class AsyncPullConsumer(BaseConsumer):
         self._arrived.set()
 
     def _moved(self, queue: ProcessQueue, pulled: Pulled) -> None:
-        if pulled.is_reset or self.settings.skip_gaps:
+        if pulled.is_reset:
             self._background.spawn(self._restart(queue.queue, pulled.next_offset))
             return
         users = self._users_queue(queue.queue)
         reason = pulled.remark or pulled.status.name
         self._gaps[queue.queue] = OffsetGap(users, queue.next_offset, pulled.next_offset, reason)
         self._arrived.set()
+
+    def _look_at_gaps(self) -> None:
+        """OffsetGap if a queue can't go on; it does where gaps are to be skipped."""
+        for queue, gap in list(self._gaps.items()):
+            # What was before the gap comes first: to go on beyond it would leave that out.
+            if queue in self._paused or self._shelves[queue].messages:
+                continue
+            if not self.settings.skip_gaps:
+                raise OffsetGap(*gap.args)
+            log.warning("group %s goes on after a gap: %s", self._group, gap)
+            del self._gaps[queue]
+            self._background.spawn(self._restart(queue, gap.found))
 
     def _give(self, messages_max: int) -> list[StoredMessage]:
         """Some of what is there, from one queue after another."""

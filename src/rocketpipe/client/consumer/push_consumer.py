@@ -156,12 +156,20 @@ class AsyncPushConsumer(BaseConsumer):
         return replace(message, topic=without_namespace(self.settings.namespace, topic))
 
     def _moved(self, queue: ProcessQueue, pulled: Pulled) -> None:
-        if not pulled.is_reset:
-            # It has to go on, as nobody is there to ask; but nobody shall say that it was hidden.
-            reason = pulled.remark or pulled.status.name
-            gap = OffsetGap(queue.queue, queue.next_offset, pulled.next_offset, reason)
-            log.error("group %s goes on after a gap: %s", self._group, gap)
-        self._background.spawn(self._reset_offsets({queue.queue: pulled.next_offset}))
+        if pulled.is_reset:
+            self._background.spawn(self._reset_offsets({queue.queue: pulled.next_offset}))
+            return
+        # It has to go on, as nobody is there to ask; but nobody shall say that it was hidden.
+        reason = pulled.remark or pulled.status.name
+        gap = OffsetGap(queue.queue, queue.next_offset, pulled.next_offset, reason)
+        log.error("group %s goes on after a gap: %s", self._group, gap)
+        self._background.spawn(self._pass_over(queue, gap))
+
+    async def _pass_over(self, queue: ProcessQueue, gap: OffsetGap) -> None:
+        """Go on after a gap, once all that came before it is consumed: it would be lost there."""
+        await self._cache.wait_consumed(queue)
+        if not queue.is_dropped:
+            await self._reset_offsets({queue.queue: gap.found})
 
     async def _come_to_rest(self, assigned: Assigned) -> None:
         try:

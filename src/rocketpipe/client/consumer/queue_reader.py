@@ -1,4 +1,10 @@
-"""Reading one queue for as long as it is ours: pull, hand over, pull again."""
+"""Reading one queue for as long as it is ours: pull, hand over, pull again.
+
+While the broker has more for us, it shall not wait for us to decode what it sent, nor we then for
+its next answer. So the next pull leaves first, and what came is handed over right after it. Where
+that might be too much, and at the end of a queue, where messages may have been waited for, they are
+handed over first.
+"""
 
 import asyncio
 import logging
@@ -63,6 +69,8 @@ class QueueReader:
         self._gate = gate  # closed while the queue is paused
         self._take = take
         self._moved = moved
+        # An answer that is to be handed over while the next is on its way.
+        self._waiting: tuple[SubscriptionData, Pulled] | None = None
 
     async def run(self) -> None:
         queue = self._process_queue
@@ -91,18 +99,46 @@ class QueueReader:
             return False
         pulled = await self._puller.pull(
             queue.queue,
-            queue.next_offset,
+            self._waiting[1].next_offset if self._waiting else queue.next_offset,
             subscription,
             messages_max=self._settings.pull_batch_size,
             suspend=self._settings.suspend_timeout,
             is_member=self._is_member,
         )
-        queue.last_pulled_at = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        queue.last_pulled_at = loop.time()
         if queue.is_dropped:
             return False
+        self._hand_over_waiting()
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
             self._moved(queue, pulled)
             return False
+        self._waiting = subscription, pulled
+        count, size = pulled.next_offset - queue.next_offset, len(pulled.body)  # at most
+        if pulled.next_offset < pulled.max_offset and not self._cache.is_full(queue, count, size):
+            self._cache.count(count, size)
+            # A request is written in the next turn of the loop: this comes in the one after it.
+            loop.call_soon(loop.call_soon, self._hand_over_early, count, size)
+        else:
+            self._hand_over_waiting()
+        return True
+
+    def _hand_over_early(self, count: int, size: int) -> None:
+        """Before the next answer is here; what is wrong is met again then, by who can rest."""
+        self._cache.count(-count, -size)  # it counts what is there from now on
+        waiting = self._waiting
+        try:
+            self._hand_over_waiting()
+        except Exception:
+            self._waiting = waiting
+
+    def _hand_over_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not self._process_queue.is_dropped:
+            self._hand_over(*waiting)
+
+    def _hand_over(self, subscription: SubscriptionData, pulled: Pulled) -> None:
+        queue = self._process_queue
         messages: list[StoredMessage] = []
         if pulled.status is PullStatus.FOUND:
             found = decode_records(pulled.body, broker_name=queue.queue.broker_name)
@@ -112,7 +148,6 @@ class QueueReader:
         queue.put(messages, pulled.next_offset)
         if messages:
             self._take(queue, messages)
-        return True
 
     async def _rest(self, error: BrokerError) -> None:
         queue = self._process_queue.queue

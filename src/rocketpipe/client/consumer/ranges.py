@@ -3,15 +3,17 @@
 A stock broker gives 32 messages for a pull, so who waits for each answer before he asks again
 waits most of the time. Offsets are dense in a queue: pulls for the next ranges can be asked for
 before the first is answered. An answer may be shorter than its range; the rest of it is then asked
-for before anything after it is given out.
+for before anything after it is given out. How much may wait here to be given out is bounded in
+bytes, as nobody knows how large the messages of a range are.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import dataclass, field
 from struct import Struct
-from typing import NamedTuple
+from typing import TypeVar
 
 from rocketpipe.client.consumer.pulling import Pulled, Puller, PullStatus
 from rocketpipe.client.consumer.settings import PullConsumerSettings
@@ -20,12 +22,15 @@ from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, OffsetGap, RemotingError
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData
-from rocketpipe.wire.record import RECORD_BYTES_MIN
+from rocketpipe.wire.record import QUEUE_OFFSET_AT, SYS_FLAG_AT, record_starts
 from rocketpipe.wire.sys_flag import INNER_BATCH
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 FILTERED_SPAN = 16  # pulls' worth of offsets asked for at once where a filter leaves most out
+HELD_BYTES_MAX = 64 << 20  # of answers that wait to be given out
 RETRY_PAUSE = 0.2
 # What a broker says when it can't now, but may soon.
 PASSING = frozenset(
@@ -38,14 +43,18 @@ PASSING = frozenset(
     }
 )
 
-_HEAD = Struct(">i16xq8xi")  # size, queue offset and sysFlag of a record
+_QUEUE_OFFSET = Struct(">q")
 
 
-class _Span(NamedTuple):
-    """The answers for some neighbouring offsets, and where the queue goes on after them."""
+@dataclass(slots=True, eq=False)
+class _Span:
+    """Some neighbouring offsets, and the answers for them as they come."""
 
-    bodies: list[bytes]
-    next_offset: int
+    end: int
+    next_offset: int  # where the queue goes on, in the end
+    bodies: deque[bytes] = field(default_factory=deque)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
 
 
 class RangeReader:
@@ -59,90 +68,150 @@ class RangeReader:
         subscription: SubscriptionData,
         *,
         skip_gaps: bool,
+        require_filter: Callable[[MessageQueue, SubscriptionData], Awaitable[None]],
     ) -> None:
         self._puller = puller
         self._settings = settings
         self._queue = queue
         self._subscription = subscription
         self._skips_gaps = skip_gaps
+        self._require_filter = require_filter
         self._is_filtered = is_filtered(subscription)
+        self._held_bytes = 0
+        self._first: _Span | None = None  # the one that is given out now
+        self._room = asyncio.Event()  # something was given out
 
     async def read(self, start: int, end: int) -> AsyncIterator[bytes]:
         """Answers in order, none of them empty."""
         if not 0 <= start <= end:
             raise InvalidSetting(f"no range of offsets: from {start} up to {end}")
+        await self._patiently(
+            lambda: self._require_filter(self._queue, self._subscription),
+            PASSING - {ResponseCode.SYSTEM_ERROR},  # here it means that the broker has no SQL92
+        )
         size = self._settings.pull_batch_size * (FILTERED_SPAN if self._is_filtered else 1)
-        spans: deque[asyncio.Task[_Span]] = deque()
+        spans: deque[_Span] = deque()
         offset = start
         loop = asyncio.get_running_loop()
         try:
             while spans or offset < end:
                 while offset < end and len(spans) < self._settings.pulls_in_flight_max:
-                    stop = min(offset + size, end)
-                    spans.append(loop.create_task(self._read_span(offset, stop)))
-                    offset = stop
-                span = await spans[0]
-                spans.popleft()
-                offset = max(offset, span.next_offset)  # a gap: nothing to ask for before
-                for body in span.bodies:
+                    span = _Span(min(offset + size, end), offset)
+                    span.task = loop.create_task(self._fill(span))
+                    spans.append(span)
+                    offset = span.end
+                self._first = spans[0]
+                self._room.set()
+                async for body in self._given_out(spans[0]):
                     yield body
+                offset = max(offset, spans.popleft().next_offset)  # nothing to ask for in a gap
         finally:
-            for each in spans:
+            tasks = [span.task for span in spans if span.task is not None]
+            for each in tasks:
                 each.cancel()
-            await asyncio.gather(*spans, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _read_span(self, start: int, end: int) -> _Span:
-        bodies: list[bytes] = []
-        offset = start
-        while offset < end:
-            pulled = await self._pull(offset, end - offset)
-            if pulled.status is PullStatus.FOUND:
-                found = self._check(pulled, offset)
-                body = pulled.body if found[-1][1] < end else cut(pulled.body, found, end)
-                if body:
-                    bodies.append(body)
-                offset = pulled.next_offset
-            elif pulled.status is PullStatus.NO_MATCHED and self._is_filtered:
-                offset = max(offset + 1, pulled.next_offset)
-            else:
-                offset = self._over_gap(offset, end, pulled)
-        return _Span(bodies, offset)
+    async def _given_out(self, span: _Span) -> AsyncIterator[bytes]:
+        """The answers of a span, as they come; what ended it early is raised after them."""
+        assert span.task is not None
+        while True:
+            while span.bodies:
+                body = span.bodies.popleft()
+                self._held_bytes -= len(body)
+                self._room.set()
+                yield body
+            if span.task.done():
+                span.task.result()
+                return
+            span.arrived.clear()
+            await span.arrived.wait()
+
+    async def _fill(self, span: _Span) -> None:
+        try:
+            while span.next_offset < span.end:
+                await self._wait_for_room(span)
+                offset = span.next_offset
+                pulled = await self._pull(offset, span.end - offset)
+                if pulled.status is PullStatus.FOUND:
+                    body = self._check(pulled, offset, span.end)
+                    if body:
+                        self._held_bytes += len(body)
+                        span.bodies.append(body)
+                        span.arrived.set()
+                    span.next_offset = pulled.next_offset
+                elif pulled.status is PullStatus.NO_MATCHED and self._is_filtered:
+                    span.next_offset = max(offset + 1, pulled.next_offset)
+                elif pulled.is_reset:  # no concern of ours, who know which range we want
+                    await asyncio.sleep(RETRY_PAUSE)
+                else:
+                    span.next_offset = self._over_gap(offset, span.end, pulled)
+        finally:
+            span.arrived.set()
+
+    async def _wait_for_room(self, span: _Span) -> None:
+        """While too much waits to be given out, only that is asked for which comes next."""
+        while self._held_bytes >= HELD_BYTES_MAX and (span is not self._first or span.bodies):
+            self._room.clear()
+            await self._room.wait()
 
     async def _pull(self, offset: int, messages_max: int) -> Pulled:
-        """An answer, with patience: a broker may be busy, restart, or be about to find it."""
+        """An answer; for the end of a queue a little later, as a queue follows the log."""
+        loop = asyncio.get_running_loop()
+        patience = loop.time() + self._settings.request_timeout
+        count = min(messages_max, self._settings.pull_batch_size)
+        while True:
+            pulled = await self._patiently(
+                lambda: self._puller.pull(
+                    self._queue, offset, self._subscription, messages_max=count
+                )
+            )
+            if pulled.status is not PullStatus.NO_NEW or loop.time() > patience:
+                return pulled
+            await asyncio.sleep(RETRY_PAUSE)
+
+    async def _patiently(
+        self, ask: Callable[[], Awaitable[T]], passing: Collection[int] = PASSING
+    ) -> T:
+        """What a broker answers, which may be busy or restart meanwhile."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.pull_timeout
-        patience = loop.time() + self._settings.request_timeout  # a queue follows the log
         while True:
             try:
-                pulled = await self._puller.pull(
-                    self._queue,
-                    offset,
-                    self._subscription,
-                    messages_max=min(messages_max, self._settings.pull_batch_size),
-                )
-                if pulled.status is not PullStatus.NO_NEW or loop.time() > patience:
-                    return pulled
+                return await ask()
             except (RemotingError, BrokerError) as error:
-                if isinstance(error, BrokerError) and error.code not in PASSING:
+                if isinstance(error, BrokerError) and error.code not in passing:
                     raise
                 if loop.time() > deadline:
                     raise
-                log.info("pull again: %s", error)
+                log.info("ask again: %s", error)
             await asyncio.sleep(RETRY_PAUSE)
 
-    def _check(self, pulled: Pulled, offset: int) -> "list[tuple[int, int]]":
-        """Where the records of an answer begin, and their offsets; OffsetGap if any is missing."""
-        found, is_dense = walk(pulled.body)
-        if not found or pulled.next_offset <= offset:
+    def _check(self, pulled: Pulled, offset: int, end: int) -> bytes:
+        """The part of an answer before the offset `end`; OffsetGap if a message is missing."""
+        body, starts = pulled.body, record_starts(pulled.body)
+        if not starts or pulled.next_offset <= offset:
             raise MalformedRecord(
                 f"{self._queue}: an answer from offset {offset} on that leads nowhere"
             )
-        if is_dense and not self._is_filtered and not self._skips_gaps:
-            for expected, (_, at) in enumerate(found, offset):
-                if at != expected:
-                    raise OffsetGap(self._queue, expected, at, "messages in between are gone")
-        return found
+        first, last = queue_offset(body, starts[0]), queue_offset(body, starts[-1])
+        # Offsets rise from record to record, so the ends tell whether any is missing in between.
+        is_dense = first == offset and last - first == len(starts) - 1
+        if not is_dense and not self._is_filtered and not self._skips_gaps:
+            self._find_gap(body, starts, offset)
+        if last < end:
+            return body
+        # With a filter a broker looks beyond what was asked for.
+        return body[: next(start for start in starts if queue_offset(body, start) >= end)]
+
+    def _find_gap(self, body: bytes, starts: list[int], offset: int) -> None:
+        """OffsetGap, unless some records are batches of messages, which may begin anywhere."""
+        lowest_byte = SYS_FLAG_AT + 3
+        if any(body[start + lowest_byte] & INNER_BATCH for start in starts):
+            return
+        for expected, start in enumerate(starts, offset):
+            found = queue_offset(body, start)
+            if found != expected:
+                raise OffsetGap(self._queue, expected, found, "messages in between are gone")
 
     def _over_gap(self, offset: int, end: int, pulled: Pulled) -> int:
         """Where the queue goes on; OffsetGap unless gaps are to be skipped."""
@@ -155,24 +224,7 @@ class RangeReader:
         return found if found > offset else end  # it ends before our range does
 
 
-def walk(body: bytes) -> tuple[list[tuple[int, int]], bool]:
-    """Where each record begins and which queue offset it has, and whether each is one message."""
-    found = []
-    position = 0
-    is_dense = True
-    while position < len(body):
-        if len(body) - position < RECORD_BYTES_MIN:
-            raise MalformedRecord(f"the record at {position} of {len(body)} bytes is cut off")
-        size, queue_offset, sys_flag = _HEAD.unpack_from(body, position)
-        if size < RECORD_BYTES_MIN or size > len(body) - position:
-            raise MalformedRecord(f"the record at {position} of {len(body)} bytes says {size}")
-        found.append((position, queue_offset))
-        is_dense = is_dense and not sys_flag & INNER_BATCH
-        position += size
-    return found, is_dense
-
-
-def cut(body: bytes, found: "list[tuple[int, int]]", end: int) -> bytes:
-    """The part of an answer before the offset `end`: with a filter a broker looks beyond it."""
-    stop = next(position for position, queue_offset in found if queue_offset >= end)
-    return body[:stop]
+def queue_offset(body: bytes, start: int) -> int:
+    """That of the record which begins there."""
+    found: int = _QUEUE_OFFSET.unpack_from(body, start + QUEUE_OFFSET_AT)[0]
+    return found

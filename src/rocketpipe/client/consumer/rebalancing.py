@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from rocketpipe.client.consumer.settings import ConsumerSettings
 from rocketpipe.client.instance import ClientInstance
+from rocketpipe.client.namespace import with_namespace, without_namespace
 from rocketpipe.client.route import TopicRoute, subscribe_queues
 from rocketpipe.errors import ClientError, MQError, NoRoute
 from rocketpipe.message import MessageQueue
@@ -92,7 +94,22 @@ class Rebalancer:
             client_ids = await self._client_ids(route)
         if client_id not in client_ids:
             raise ClientError(f"brokers do not take {client_id} for a member of {self._group}")
-        return set(self._settings.allocate(queues, sorted(client_ids), client_id))
+        return self._allocate(queues, sorted(client_ids))
+
+    def _allocate(
+        self, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+    ) -> set[MessageQueue]:
+        settings, client_id = self._settings, self._instance.client_id
+        namespace = settings.namespace
+        if isinstance(settings.allocation, str):  # Java's see names on the wire, and hash them
+            return set(settings.allocate(queues, client_ids, client_id))
+        users = [
+            replace(queue, topic=without_namespace(namespace, queue.topic)) for queue in queues
+        ]
+        return {
+            replace(queue, topic=with_namespace(namespace, queue.topic))
+            for queue in settings.allocate(users, client_ids, client_id)
+        }
 
     async def _client_ids(self, route: TopicRoute) -> tuple[str, ...]:
         """The members of the group, as any of the topic's brokers knows them."""

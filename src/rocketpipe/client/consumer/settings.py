@@ -4,10 +4,11 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from typing import Any, TypeVar
 
-from rocketpipe.client.allocation import Allocation, allocation_rule
+from rocketpipe.client.allocation import allocation_rule
 from rocketpipe.client.setting_checks import require_count, require_positive, require_type
 from rocketpipe.client.settings import ClientSettings, check_group
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.wire.allocation import Allocation
 from rocketpipe.wire.bodies.heartbeat import ConsumeFromWhere, MessageModel
 
 FIRST, LAST = "first", "last"
@@ -28,7 +29,8 @@ class ConsumerSettings(ClientSettings):
     ms since 1970. A broker that still holds a young queue's first message says first for last."""
     allocation: str | Callable[..., Any] = "averagely"
     """How the members of a group share queues: averagely, circle, consistent-hash, or a function
-    such as `by_config` and `by_machine_room` give. All members must have the same."""
+    such as `by_config` and `by_machine_room` give; it is asked about each topic, and about the one
+    of retries, `%RETRY%<group>`. All members must have the same."""
     rebalance_interval: float = 20.0
     """How often a member looks whether queues are still shared rightly, if nobody tells it to."""
     persist_offset_interval: float = 5.0
@@ -141,7 +143,8 @@ class PushConsumerSettings(ConsumerSettings):
     not finished then comes again."""
     pop: bool = False
     """Whether brokers, from 5.0 on, share out messages instead of queues: then any member may get
-    any message, and a slow one holds up nobody. Neither for orderly nor for broadcasting."""
+    any message, and a slow one holds up nobody. Neither for orderly nor for broadcasting, and
+    `consume_from` may not be a time."""
     invisible_time: float = 60.0
     """With pop: how long nobody else gets a message that a listener has; then it comes again."""
     offset_folder: str | None = None
@@ -159,6 +162,10 @@ class PushConsumerSettings(ConsumerSettings):
         is_broadcasting = self.is_broadcasting
         if self.pop and (self.orderly or is_broadcasting):
             raise InvalidSetting("pop is for concurrent consumers in clustering alone")
+        if self.pop and self.consume_from not in (FIRST, LAST):
+            raise InvalidSetting(
+                f"consume_from is {self.consume_from!r}: with pop a group begins first or last"
+            )
 
     @property
     def model(self) -> MessageModel:

@@ -119,9 +119,26 @@ class MessageQueueAssignment(Body):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryAssignmentAnswer(Body):
-    """The answer to 400."""
+    """The answer to 400; with None a client keeps what it has."""
 
-    message_queue_assignments: tuple[MessageQueueAssignment, ...] = ()
+    message_queue_assignments: tuple[MessageQueueAssignment, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRequestMode(Body):
+    """The body of 401: how a group reads a topic when it asks brokers for its share."""
+
+    topic: str
+    consumer_group: str
+    mode: MessageRequestMode = MessageRequestMode.PULL
+    pop_share_queue_num: int = 0  # with POP: of how many more members one shares the queues
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestModeTable(Body):
+    """All of these, by topic and group: config/messageRequestMode.json."""
+
+    message_request_mode_map: dict[str, dict[str, GroupRequestMode]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,8 @@ from rocketpipe.wire.bodies.offsets import (
     TopicStatsTable,
 )
 from rocketpipe.wire.bodies.route import KVTable, TopicList
+from rocketpipe.wire.bodies.statistics import BrokerStatsData, ConsumeStatsList, HaRuntimeInfo
+from rocketpipe.wire.bodies.timers import TimerCheckpoint
 from rocketpipe.wire.bodies.topics import TopicConfig, TopicConfigSerializeWrapper
 from rocketpipe.wire.headers import Done, Header, Long, RawBody, Request
 
@@ -227,12 +229,20 @@ class CloneGroupOffset(Request[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ViewBrokerStatsData(Request[RawBody]):
+class ViewBrokerStatsData(Request[BrokerStatsData]):
     code = RequestCode.VIEW_BROKER_STATS_DATA
-    reply = RawBody
+    reply = BrokerStatsData
 
     stats_name: str
     stats_key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetBrokerConsumeStats(Request[ConsumeStatsList]):
+    code = RequestCode.GET_BROKER_CONSUME_STATS
+    reply = ConsumeStatsList
+
+    is_order: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +300,12 @@ class GetAllDelayOffset(Request[DelayOffsetWrapper]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetTimerCheckPoint(Request[TimerCheckpoint]):
+    code = RequestCode.GET_TIMER_CHECK_POINT
+    reply = TimerCheckpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyMinBrokerIdChange(Request[Done]):
     code = RequestCode.NOTIFY_MIN_BROKER_ID_CHANGE
     reply = Done
@@ -319,6 +335,6 @@ class ExchangeBrokerHaInfo(Request[ExchangeBrokerHaInfoReply]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GetBrokerHaStatus(Request[RawBody]):
+class GetBrokerHaStatus(Request[HaRuntimeInfo]):
     code = RequestCode.GET_BROKER_HA_STATUS
-    reply = RawBody
+    reply = HaRuntimeInfo

@@ -78,7 +78,7 @@ class QueryAssignment(Request[QueryAssignmentAnswer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetMessageRequestMode(Request[Done]):
-    """Whether a group pulls or pops; its body has no class yet."""
+    """Whether a group pulls or pops; body: GroupRequestMode."""
 
     code = RequestCode.SET_MESSAGE_REQUEST_MODE
     reply = Done

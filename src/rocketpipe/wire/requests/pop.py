@@ -90,7 +90,7 @@ class AckMessage(Request[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchAckMessage(Request[Done]):
-    """Many at once; its body has no class yet."""
+    """Many at once; body: BatchAckRequest."""
 
     code = RequestCode.BATCH_ACK_MESSAGE
     reply = Done

@@ -1,11 +1,13 @@
 """What is put, how it is written, and what is refused."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
+from rocketpipe.broker.store.indexes import Placed
 from rocketpipe.broker.store.values import MessageDraft, PutResult, PutStatus
 from rocketpipe.host import pack_host
 from rocketpipe.message import StoredMessage
@@ -306,12 +308,14 @@ async def test_store_times_never_go_back() -> None:
 @simulated
 async def test_listeners_hear_of_each_message_once_it_can_be_read() -> None:
     async with opened(SimulatedDisk()) as store:
-        heard: list[tuple[object, ...]] = []
+        heard: list[tuple[str, int, int, int, int]] = []
         reached: list[int] = []
 
-        def listen(topic: str, queue_id: int, queue_offset: int, *rest: int) -> None:
-            assert store.read(topic, queue_id, queue_offset, count_max=1, bytes_max=1).sizes
-            heard.append((topic, queue_id, queue_offset, *rest))
+        def listen(topic: str, queue_id: int, arrivals: Iterable[Placed]) -> None:
+            for each in arrivals:
+                found = store.read(topic, queue_id, each.queue_offset, count_max=1, bytes_max=1)
+                assert found.sizes
+                heard.append((topic, queue_id, *each[1:4]))
 
         def fail(*_: object) -> None:
             raise RuntimeError("on purpose")
@@ -319,9 +323,15 @@ async def test_listeners_hear_of_each_message_once_it_can_be_read() -> None:
         store.on_arrival += [fail, listen]
         store.on_written += [fail, reached.append]
         result = await put(store, draft(queue_id=2, properties=properties(TAGS="t")))
-        (place,), time = result.physical_offsets, result.store_timestamp_ms
-        assert heard == [("T", 2, 0, tags_code("t"), place, result.size, time)]
-        assert reached == [store.max_physical_offset]
+        (place,) = result.physical_offsets
+        assert heard == [("T", 2, 0, tags_code("t"), place)]
+        heard.clear()
+        for queue_id in (2, 2, 3, 2):
+            store.put(draft(queue_id=queue_id), lambda _: None)
+        await asyncio.sleep(0.001)
+        offsets = [(queue_id, offset) for _, queue_id, offset, *_ in heard]
+        assert offsets == [(2, 1), (2, 2), (3, 0), (2, 3)]
+        assert reached[-1] == store.max_physical_offset
 
 
 @simulated

@@ -1,12 +1,14 @@
 """Messages by queue, by place, by key and by time."""
 
 import asyncio
+from collections.abc import Container
 from dataclasses import replace
 
 import pytest
 
 from rocketpipe.broker.store import key_index, record_facts
 from rocketpipe.broker.store.message_store import MessageStore
+from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.broker.store.values import ReadStatus
 from rocketpipe.host import pack_host
 from rocketpipe.testing.simulated_disk import SimulatedDisk
@@ -90,6 +92,45 @@ async def test_a_filter_chooses_by_the_code_of_the_tag() -> None:
         assert look(4, "rare") == (ReadStatus.NO_MATCHED_MESSAGE, [], 804)
         assert look(804, "rare")[1] == [b"1500"]
         assert look(1999, "none") == (ReadStatus.NO_MATCHED_MESSAGE, [], 2000)
+
+
+@simulated
+async def test_a_filter_chooses_by_properties() -> None:
+    async with opened(SimulatedDisk(), replace(SMALL, consume_queue_segment_entries=5000)) as store:
+        for number in range(1000):
+            store.put(draft(b"%d" % number, properties=properties(n=str(number))), lambda _: None)
+        await asyncio.sleep(0.01)
+
+        def look(
+            offset: int, wanted: Container[int], count_max: int = 32, bytes_max: int = 99999
+        ) -> tuple[ReadStatus, list[bytes], int]:
+            read = store.read(
+                *("T", 0, offset),
+                count_max=count_max,
+                bytes_max=bytes_max,
+                matches=lambda properties: int(properties["n"]) in wanted,
+            )
+            assert sum(read.sizes) == len(read.records)
+            return read.status, [m.body for m in decode_records(read.records)], read.next_offset
+
+        assert look(0, (1, 4, 7, 9), 3) == (ReadStatus.FOUND, [b"1", b"4", b"7"], 9)
+        assert look(0, (1, 4), bytes_max=1) == (ReadStatus.FOUND, [b"1"], 4)
+        assert look(0, (900,)) == (ReadStatus.NO_MATCHED_MESSAGE, [], 800)
+        assert look(800, (900,)) == (ReadStatus.FOUND, [b"900"], 1000)
+        assert look(1000, (900,)) == (ReadStatus.OFFSET_OVERFLOW_ONE, [], 1000)
+        assert store.properties_at(store.physical_offset_at("T", 0, 3)) == {"n": "3"}
+        assert store.properties_at(1) is None
+
+
+@simulated
+async def test_a_filter_by_properties_does_not_read_the_whole_disk_at_once() -> None:
+    async with opened(SimulatedDisk(), StoreSettings()) as store:
+        for _ in range(9):
+            await store.put_and_wait(draft(bytes(3 << 20)))
+        read = store.read(
+            *("T", 0, 0), count_max=32, bytes_max=99999, matches=lambda properties: False
+        )
+        assert (read.status, read.next_offset) == (ReadStatus.NO_MATCHED_MESSAGE, 6)
 
 
 @simulated

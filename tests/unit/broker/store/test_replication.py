@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from rocketpipe.broker.store.indexes import Placed
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.errors import StoreError
 from rocketpipe.testing.simulated_disk import SimulatedDisk
@@ -35,9 +36,9 @@ def copy_log(master: MessageStore, slave: MessageStore, *, chunk_bytes: int = 10
 async def test_a_slave_has_what_its_master_has() -> None:
     disks = SimulatedDisk(1), SimulatedDisk(2)
     async with opened(disks[0]) as master, opened(disks[1]) as slave:
-        heard: list[tuple[object, ...]] = []
+        heard: list[Placed] = []
         reached: list[int] = []
-        slave.on_arrival.append(lambda *arrival: heard.append(arrival))
+        slave.on_arrival.append(lambda _, __, arrivals: heard.extend(arrivals))
         slave.on_written.append(reached.append)
         for number in range(100):
             keys = properties(KEYS=f"k{number}", TAGS="t")

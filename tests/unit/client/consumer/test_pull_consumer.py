@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from rocketpipe.client.allocation import by_config
 from rocketpipe.client.consumer.pull_consumer import AsyncPullConsumer
-from rocketpipe.errors import ClientError, IllegalState, InvalidSetting, OffsetGap
+from rocketpipe.client.consumer.pulling import Pulled, PullStatus
+from rocketpipe.client.consumer.subscriptions import Sql92
+from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.errors import BrokerError, ClientError, IllegalState, InvalidSetting, OffsetGap
 from rocketpipe.message import MessageQueue, StoredMessage
 from tests.consumer_bench import ConsumerBench, simulated
 
@@ -163,17 +167,47 @@ async def test_a_gap_is_an_error_until_one_seeks_beyond_it(bench: ConsumerBench)
     async with bench.pull_consumer() as consumer:
         await consumer.subscribe("orders")
         await consumer.seek(queue, 50)
-        with pytest.raises(OffsetGap, match=r"offset 50 was to be read next, .* ends at 5"):
-            await consumer.poll()
-        assert await consumer.poll(timeout=1) == []  # it was said once
+        for _ in range(3):
+            with pytest.raises(OffsetGap, match=r"offset 50 was to be read next, .* ends at 5"):
+                await consumer.poll()
+        await consumer.pause([queue])  # so that others can be read
+        assert await consumer.poll(timeout=1) == []
+        await consumer.resume([queue])
+        with pytest.raises(OffsetGap):
+            await anext(consumer)
         await consumer.seek_to_begin(queue)
         assert len(await poll_all(consumer, 5)) == 5
+        await consumer.seek(queue, 50)
+        await asyncio.sleep(1)
+        await consumer.unsubscribe("orders")
+        assert await consumer.poll(timeout=1) == []
     async with bench.pull_consumer(skip_gaps=True, pid=3) as consumer:
         await consumer.assign([queue])
         await consumer.seek(queue, 50)
         assert await consumer.poll(timeout=1) == []
         await bench.send("orders", 1, queue=queue)
         assert (await consumer.poll())[0].queue_offset == 5
+
+
+@simulated()
+async def test_what_is_before_a_gap_comes_before_the_error(bench: ConsumerBench) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    await bench.send("orders", 5, queue=queue)
+    for pid, skips in ((2, False), (3, True)):
+        async with bench.pull_consumer(f"group-{pid}", pid=pid, skip_gaps=skips) as consumer:
+            await consumer.subscribe("orders")
+            assert len(await consumer.poll(messages_max=2)) == 2
+            (assigned,) = consumer._assigned.values()
+            gone = Pulled(PullStatus.OFFSET_ILLEGAL, 9, 9, 12, b"", "OFFSET_TOO_SMALL")
+            consumer._moved(assigned.process_queue, gone)
+            assert [each.queue_offset for each in await consumer.poll()] == [2, 3, 4]
+            if skips:
+                assert await consumer.poll(timeout=0) == []
+                await asyncio.sleep(0.01)
+                assert await consumer.offsets() == {queue: 9}
+            else:
+                with pytest.raises(OffsetGap, match=r"offset 5 was to be .* goes on at 9"):
+                    await consumer.poll()
 
 
 @simulated()
@@ -273,6 +307,24 @@ async def test_queues_may_be_assigned_and_then_nobody_shares_them(bench: Consume
 
 
 @simulated()
+async def test_queues_are_not_assigned_with_a_filter_that_their_broker_refuses(
+    bench: ConsumerBench,
+) -> None:
+    first, second = await bench.create_topic("orders", queues=2)
+    bench.brokers[0].faults.refuse(
+        ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        "what shall that be?",
+        code=RequestCode.CHECK_CLIENT_CONFIG,
+    )
+    async with bench.pull_consumer() as consumer:
+        await consumer.assign([first])
+        with pytest.raises(BrokerError, match="what shall that be"):
+            await consumer.assign([first, second], Sql92("a >"))
+        assert await consumer.assigned() == [first]  # as if nothing had been asked for
+        await consumer.assign([second], "TagA")  # who understands tags is not asked
+
+
+@simulated()
 async def test_a_topic_that_is_made_later_is_found(bench: ConsumerBench) -> None:
     async with bench.pull_consumer() as consumer:
         await consumer.subscribe("orders")
@@ -321,6 +373,19 @@ async def test_a_namespace_is_put_before_topic_and_group(bench: ConsumerBench) -
         assert {message.topic for message in found} == {"orders"}
         assert {queue.topic for queue in await consumer.assigned()} == {"orders"}
     assert "shop%group" in bench.brokers[0].groups.table
+
+
+@simulated()
+async def test_a_rule_of_the_users_own_sees_the_names_that_the_user_knows(
+    bench: ConsumerBench,
+) -> None:
+    queues = await bench.create_topic("shop%orders")
+    sent = await bench.send("shop%orders", 4, queue=queues[2])
+    wanted = MessageQueue("orders", "broker-a", 2)
+    async with bench.pull_consumer(namespace="shop", allocation=by_config([wanted])) as consumer:
+        await consumer.subscribe("orders")
+        assert await consumer.assigned() == [wanted]
+        assert bodies(await poll_all(consumer, 4)) == sorted(sent)
 
 
 @simulated()

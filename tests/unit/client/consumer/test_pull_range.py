@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from rocketpipe.client.consumer.ranges import walk
+from rocketpipe.client.consumer import ranges
+from rocketpipe.client.consumer.subscriptions import Expression, Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, OffsetGap
+from rocketpipe.errors import BrokerError, InvalidSetting, OffsetGap
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Outcome, Refusal
@@ -33,6 +34,7 @@ class FakeQueue:
         self.most = most
         self.delay = delay
         self.failures: list[Exception] = []  # for the next pulls
+        self.resets = 0  # pulls to be told that somebody has reset the group
         self.asked: list[int] = []
         self.in_flight_most = 0
         self._in_flight = 0
@@ -60,6 +62,10 @@ class FakeQueue:
             code, following, remark = ResponseCode.PULL_NOT_FOUND, most, "OFFSET_OVERFLOW_ONE"
         elif not found:
             code, remark = ResponseCode.PULL_RETRY_IMMEDIATELY, "MESSAGE_WAS_REMOVING"
+        if self.resets:
+            self.resets -= 1
+            found = []
+            code, following, remark = ResponseCode.PULL_OFFSET_MOVED, 7, "OFFSET_RESET"
         reply = PullMessageReply(
             suggest_which_broker_id=0,
             next_begin_offset=min(following, most) if found else following,
@@ -72,12 +78,18 @@ class FakeQueue:
 
 
 async def read(
-    cluster: SimulatedCluster, start: int, end: int, *, skip_gaps: bool = False, **settings: Any
+    cluster: SimulatedCluster,
+    start: int,
+    end: int,
+    *,
+    skip_gaps: bool = False,
+    expression: Expression = "*",
+    **settings: Any,
 ) -> list[list[int]]:
     """The offsets in each answer."""
     cluster.add_topic("orders")
     async with cluster.pull_consumer(**settings) as consumer:
-        answers = consumer.pull_range(QUEUE, start, end, skip_gaps=skip_gaps)
+        answers = consumer.pull_range(QUEUE, start, end, expression=expression, skip_gaps=skip_gaps)
         return [[each.queue_offset for each in decode_records(body)] async for body in answers]
 
 
@@ -176,9 +188,57 @@ async def test_a_filter_leaves_out_the_rest(bench: ConsumerBench) -> None:
     assert [each.queue_offset for each in found] == [*range(100, 300), *range(600, 800)]
 
 
-def test_a_body_of_anything_but_records_is_refused() -> None:
-    record = encode_record(stored_message())
-    assert walk(record * 2)[0] == [(0, 0), (len(record), 0)]
-    for damaged in (record[:-1], record + b"\0", b"\0" * len(record)):
-        with pytest.raises(MalformedRecord):
-            walk(damaged)
+@simulated()
+async def test_a_filter_that_the_broker_does_not_understand_is_an_error(
+    cluster: SimulatedCluster,
+) -> None:
+    """Apache's brokers answer such a pull with every message, as if there were no filter."""
+    broker = cluster.brokers[0]
+    queue = FakeQueue(broker, range(100))
+    asked = 0
+    failures: list[Exception] = [Refusal(ResponseCode.SYSTEM_BUSY, "later")]
+
+    def check(connection: Connection, request: RemotingCommand) -> Outcome:
+        nonlocal asked
+        asked += 1
+        if failures:
+            raise failures.pop()
+        return request.answer(ResponseCode.SUCCESS)
+
+    broker.handlers[RequestCode.CHECK_CLIENT_CONFIG] = check
+    assert flat(await read(cluster, 0, 100, expression=Sql92("a > 1"))) == list(range(100))
+    assert asked == 2  # patient, but not once for each pull
+    await read(cluster, 0, 100, expression="TagA")
+    assert asked == 2
+    queue.asked.clear()
+    for code in (ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.SYSTEM_ERROR):
+        failures.append(Refusal(code, "no such filter"))
+        with pytest.raises(BrokerError, match="no such filter"):
+            await read(cluster, 0, 100, expression=Sql92("a >"))
+    assert not queue.asked
+
+
+@simulated()
+async def test_no_more_waits_to_be_given_out_than_may(cluster: SimulatedCluster) -> None:
+    """However many messages a pull asks for: they may be large."""
+    queue = FakeQueue(cluster.brokers[0], range(200), most=1)
+    settings: dict[str, Any] = {"pull_batch_size": 50, "pulls_in_flight_max": 4}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "HELD_BYTES_MAX", 1000)  # four or five of these answers
+        cluster.add_topic("orders")
+        async with cluster.pull_consumer(**settings) as consumer:
+            answers = consumer.pull_range(QUEUE, 0, 200)
+            bodies = [await anext(answers)]
+            await asyncio.sleep(60)
+            assert len(queue.asked) < 20
+            bodies += [body async for body in answers]
+    offsets = [each.queue_offset for body in bodies for each in decode_records(body)]
+    assert offsets == list(range(200))
+    assert len(queue.asked) == 200
+
+
+@simulated()
+async def test_somebody_who_resets_the_group_does_not_disturb(cluster: SimulatedCluster) -> None:
+    queue = FakeQueue(cluster.brokers[0], range(40))
+    queue.resets = 2
+    assert flat(await read(cluster, 0, 40)) == list(range(40))

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from rocketpipe.client.allocation import by_config
 from rocketpipe.client.consumer.listeners import Retry
+from rocketpipe.client.consumer.pulling import Pulled, PullStatus
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import BrokerError, InvalidSetting, NoNameServer
-from rocketpipe.message import StoredMessage
+from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.wire.bodies.consumer_info import ConsumeResult
 from rocketpipe.wire.bodies.offsets import ConsumerStatus, ResetOffsetBody
 from rocketpipe.wire.requests.admin import (
@@ -202,6 +204,25 @@ async def test_one_that_is_sent_to_the_dead_letters_at_once(bench: ConsumerBench
         await asyncio.sleep(5)
         await dead.subscribe("%DLQ%group")
         assert [letter.body for letter in await dead.poll(timeout=60)] == sent
+
+
+@simulated()
+async def test_a_message_that_fails_comes_again_also_where_queues_are_shared_by_config(
+    bench: ConsumerBench,
+) -> None:
+    first, second = await bench.create_topic("orders", queues=2)
+    for queue in (first, second):
+        await bench.send("orders", 2, queue=queue)
+    ours, theirs = Collector(), Collector()
+    ours.fails = theirs.fails = lambda message: not message.reconsume_times
+    async with (
+        bench.push_consumer(ours, allocation=by_config([first])) as one,
+        bench.push_consumer(theirs, allocation=by_config([second]), pid=3) as other,
+    ):
+        await asyncio.sleep(120)
+        retries = MessageQueue("%RETRY%group", "broker-a", 0)
+        assert sorted(await one.assigned() + await other.assigned()) == [retries, first, second]
+    assert len(ours.messages + theirs.messages) == 4
 
 
 @simulated()
@@ -448,6 +469,28 @@ async def test_a_gap_is_said_aloud_and_passed_over(
         logger.removeHandler(handler)
     assert [each.queue_offset for each in collect.messages] == [3, 4]
     assert any("offset 70 was to be read next, but the queue ends at 3" in each for each in said)
+
+
+@simulated()
+async def test_what_is_before_a_gap_is_consumed_before_it_is_passed_over(
+    bench: ConsumerBench,
+) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    sent = await bench.send("orders", 8, queue=queue)
+    for pid, orderly in ((2, False), (3, True)):
+        collect = Collector(takes=20.0)
+        group = f"group-{pid}"
+        async with bench.push_consumer(
+            collect, group, pid=pid, workers=2, orderly=orderly
+        ) as consumer:
+            await asyncio.sleep(5)
+            gone = Pulled(PullStatus.OFFSET_ILLEGAL, 6, 6, 8, b"", "OFFSET_TOO_SMALL")
+            consumer._moved(consumer._assigned[queue].process_queue, gone)
+            await asyncio.sleep(50)
+            assert await bench.committed(queue, group) in (2, 4)
+            await collect.wait_for(10)
+            assert sorted(collect.bodies[:8]) == sent
+            assert sorted(each.queue_offset for each in collect.messages[8:]) == [6, 7]
 
 
 @simulated()

@@ -74,6 +74,7 @@ def test_what_can_not_be_used_is_refused_by_its_name(wrong: dict[str, Any]) -> N
         {"pop": 1},
         {"pop": True, "orderly": True},
         {"pop": True, "message_model": "broadcasting"},
+        {"consume_from": 1_700_000_000_000, "pop": True},
         {"invisible_time": 0},
     ],
     ids=str,

@@ -1,0 +1,1 @@
+"""`format("rocketmq")` for PySpark: batch and streaming, read and write, in Arrow columns."""

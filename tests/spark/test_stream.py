@@ -1,0 +1,197 @@
+"""Streams: limits, restarts, new queues, groups, and what a checkpoint remembers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from rocketpipe import Admin, Message, MessageQueue
+from rocketpipe.testing import EmbeddedCluster
+from tests.interop.clusters import Cluster, new_topic
+from tests.spark.topics import TIMEOUT, make_topic, numbered, read_stream, send, send_to
+
+SCHEMA = "brokerName string, queueId int, queueOffset bigint, body binary"
+
+
+def run(frame: DataFrame, folder: Path, **trigger: Any) -> list[dict[str, Any]]:
+    """Let a query run to its end over what is there; the progress of each micro-batch."""
+    query = (
+        frame.writeStream.format("parquet")
+        .option("path", str(folder / "output"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(**(trigger or {"availableNow": True}))
+        .start()
+    )
+    try:
+        assert query.awaitTermination(TIMEOUT)
+        return [json.loads(each.json) for each in query.recentProgress]
+    finally:
+        query.stop()
+
+
+def output(spark: SparkSession, folder: Path) -> list[tuple[str, int, int, bytes]]:
+    """What was written, sorted."""
+    rows = spark.read.schema(SCHEMA).parquet(str(folder / "output")).collect()
+    return sorted((row[0], row[1], row[2], bytes(row[3])) for row in rows)
+
+
+def numbers(spark: SparkSession, folder: Path) -> list[int]:
+    return sorted(int(row[3]) for row in output(spark, folder))
+
+
+def test_a_restart_reads_each_offset_once(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    topic = make_topic(cluster, "restart")
+    options = {"topic": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": 40}
+    send(cluster, numbered(topic, 100))
+    progress = run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
+    rows = [each["numInputRows"] for each in progress if each["numInputRows"]]
+    assert sum(rows) == 100
+    assert max(rows) <= 40
+    assert numbers(spark, tmp_path) == list(range(100))
+    send(cluster, numbered(topic, 50, start=100))
+    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
+    assert numbers(spark, tmp_path) == list(range(150))
+    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)  # nothing new
+    assert numbers(spark, tmp_path) == list(range(150))
+    places = [row[:3] for row in output(spark, tmp_path)]
+    assert len(set(places)) == 150
+
+
+def test_a_query_that_runs_gets_what_comes(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """Also topics and queues that were not there when it began, and its progress tells the lag."""
+    cluster = embedded_cluster
+    first = make_topic(cluster, "running-x", queues=1)
+    frame = read_stream(
+        spark,
+        cluster,
+        SCHEMA,
+        topicPattern="spark-running-x.*",
+        startingOffsets="earliest",
+        discoveryInterval="100ms",
+    )
+    query = (
+        (
+            frame.writeStream.format("memory")
+            .queryName("running")
+            .option("checkpointLocation", str(tmp_path))
+        )
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    try:
+        send(cluster, numbered(first, 10))
+        query.processAllAvailable()
+        assert spark.table("running").count() == 10
+        second = make_topic(cluster, "running-x", queues=1)
+        send(cluster, numbered(second, 10, start=10))
+        with Admin(namesrv=cluster.namesrv) as admin:
+            admin.alter_topic(first, read_queues=3, write_queues=3)
+        for number in range(3):
+            queue = MessageQueue(first, "broker-a", number)
+            send_to(cluster, queue, [b"%d" % (20 + number)])
+        found: list[int] = []
+        for _ in range(TIMEOUT):
+            query.processAllAvailable()
+            rows = spark.table("running").collect()
+            found = sorted(int(row.body) for row in rows)
+            if len(found) >= 23:
+                break
+            query.awaitTermination(1)
+        assert found == list(range(23))
+        assert query.lastProgress is not None
+        source = json.loads(query.lastProgress.json)["sources"][0]
+        end = source["endOffset"]
+        assert end == source["latestOffset"] or json.loads(end) == json.loads(
+            source["latestOffset"]
+        )
+    finally:
+        query.stop()
+
+
+def test_a_group_shows_how_far_a_query_is(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    topic, group = make_topic(cluster, "group"), new_topic("spark-group")
+    send(cluster, numbered(topic, 100))
+    options = {
+        "topic": topic,
+        "startingOffsets": "earliest",
+        "group": group,
+        "maxOffsetsPerTrigger": 50,
+    }
+    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
+    with Admin(namesrv=cluster.namesrv) as admin:
+        stored = sum(
+            admin.consumer_offset(group, queue) or 0 for queue in admin.subscribe_queues(topic)
+        )
+        assert stored == 50  # Spark tells of the last batch only when the next one begins
+    # A new query goes on where the group is.
+    options["startingOffsets"] = "group"
+    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path / "second")
+    assert len(numbers(spark, tmp_path / "second")) == 50
+
+
+def test_deleted_messages_follow_fail_on_data_loss(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    topic = make_topic(embedded_cluster, "loss")
+    queue = MessageQueue(topic, "broker-a", 0)
+    send_to(embedded_cluster, queue, [b"%d" % number for number in range(20)])
+    options = {"topic": topic, "startingOffsets": "earliest", "pullTimeout": "100ms"}
+    run(read_stream(spark, embedded_cluster, SCHEMA, **options), tmp_path)
+    with Admin(namesrv=embedded_cluster.namesrv) as admin:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, queues=2)
+    send_to(embedded_cluster, queue, [b"%d" % number for number in range(100, 105)])
+    frame = read_stream(spark, embedded_cluster, SCHEMA, **options)
+    query = (
+        frame.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="failOnDataLoss"):
+        query.awaitTermination(TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"topic": "x", "endingOffsets": "latest"}, "endingOffsets is for a batch query"),
+        ({"topic": "never-made"}, "no route to topic 'never-made'"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    spark: SparkSession,
+    embedded_cluster: EmbeddedCluster,
+    tmp_path: Path,
+    options: dict[str, str],
+    complaint: str,
+) -> None:
+    with pytest.raises(PySparkException) as caught:
+        run(read_stream(spark, embedded_cluster, **options), tmp_path)
+    assert complaint in str(caught.value)
+
+
+def test_a_failed_batch_comes_again_with_the_same_offsets(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    topic = make_topic(embedded_cluster, "failed")
+    send(embedded_cluster, [Message(topic, b"%d" % number) for number in range(30)])
+    options = {"topic": topic, "startingOffsets": "earliest"}
+    broken = read_stream(spark, embedded_cluster, SCHEMA, **options).selectExpr(
+        *("brokerName", "queueId", "queueOffset"),
+        "IF(queueOffset >= 0, raise_error('broken on purpose'), body) AS body",
+    )
+    with pytest.raises(StreamingQueryException):
+        run(broken, tmp_path)
+    send(embedded_cluster, numbered(topic, 10, start=30))
+    run(read_stream(spark, embedded_cluster, SCHEMA, **options), tmp_path)
+    assert numbers(spark, tmp_path) == list(range(40))
