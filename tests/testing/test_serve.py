@@ -99,7 +99,10 @@ def test_misuse_and_failure_are_one_line_each(tmp_path: Path) -> None:
     with serving("--set", "nothing") as process:
         code, _, errors = ended(process)
         assert code == 2
-        assert errors.endswith("'nothing': write KEY=VALUE\n")
+        assert errors == (
+            "rocketpipe: argument --set: 'nothing': write KEY=VALUE. "
+            "'rocketpipe serve --help' tells more\n"
+        )
     file = tmp_path / "file"
     file.touch()
     with serving(*FREE, "--data", str(file)) as process:
