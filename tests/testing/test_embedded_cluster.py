@@ -28,6 +28,8 @@ from rocketpipe.testing import (
     EmbeddedBroker,
     EmbeddedCluster,
     EmbeddedServer,
+    Fault,
+    FaultControl,
 )
 from rocketpipe.testing.async_embedded_cluster import AsyncEmbeddedServer
 from rocketpipe.testing.cluster_settings import ClusterSettings
@@ -62,6 +64,14 @@ def wait_for(status: SendStatus, producer: Producer, topic: str) -> None:
             return
         threading.Event().wait(0.05)
     pytest.fail(f"{seen}, and never {status}")
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if is_so():
+            return
+        threading.Event().wait(0.02)
+    pytest.fail("it never came to be")
 
 
 def test_messages_go_to_all_its_brokers(cluster: EmbeddedCluster) -> None:
@@ -198,6 +208,46 @@ def test_faults_come_from_elsewhere_too(cluster: EmbeddedCluster) -> None:
     assert faults.active() == []
     with pytest.raises(InvalidSetting, match="a function can't travel"):
         faults.delay(lambda: 1.0)
+
+
+@pytest.mark.parametrize("end", [FaultControl.stop, FaultControl.kill])
+def test_a_broker_that_a_fault_ends_is_back_when_that_is_over(
+    cluster: EmbeddedCluster, end: Callable[..., Fault]
+) -> None:
+    """Whether it was for a time, is cleared, or somebody starts it; asked for from here, or not."""
+    broker = cluster.broker("broker-a")
+    address = broker.address
+    fault = end(BrokerFaults(address, timeout=30.0), seconds=1.0)
+    assert fault.seconds == 1.0
+    wait_until(lambda: not broker.is_running)
+    wait_until(lambda: broker.is_running)
+    assert broker.faults.active() == []
+
+    fault = end(broker.faults)
+    wait_until(lambda: not broker.is_running)
+    with pytest.raises(ConnectFailed, match="nobody listens"):
+        BrokerFaults(address, timeout=30.0).active()
+    assert [each.id for each in broker.faults.active()] == [fault.id]
+    broker.faults.clear(fault)
+    wait_until(lambda: broker.is_running)
+
+    end(broker.faults)
+    wait_until(lambda: not broker.is_running)
+    broker.start()
+    assert broker.faults.active() == []
+    assert broker.address == address
+    with producer_at(cluster) as producer:
+        used = {producer.send(Message("again", b"x")).queue.broker_name for _ in range(16)}
+    assert used == {"broker-a", "broker-b"}
+
+
+def test_who_is_stopped_while_a_fault_keeps_it_down_stays_down(cluster: EmbeddedCluster) -> None:
+    broker = cluster.broker("broker-a")
+    broker.faults.kill(seconds=0.5)
+    wait_until(lambda: not broker.is_running)
+    broker.stop()
+    threading.Event().wait(1.0)
+    assert not broker.is_running
 
 
 def test_a_detached_slave_comes_back() -> None:

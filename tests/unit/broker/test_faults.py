@@ -113,7 +113,7 @@ def test_the_first_fault_that_fits_is_met() -> None:
 def test_who_has_to_act_is_told_of_changes() -> None:
     told: list[int] = []
     faults = Faults(Time())
-    faults.on_changed = lambda: told.append(len(faults.active()))
+    faults.on_changed.add(lambda: told.append(len(faults.active())))
     faults.freeze()
     faults.clear()
     assert told == [1, 0]
@@ -138,6 +138,8 @@ def test_there_is_an_end_to_faults() -> None:
         ({"delay": "1"}, "a delay of"),
         ({"kind": FaultKind.FILL_DISK, "topic": "orders"}, "whatever is asked"),
         ({"kind": FaultKind.DETACH_SLAVES, "times": 1}, "whatever is asked"),
+        ({"kind": FaultKind.STOP, "code": 10}, "whatever is asked"),
+        ({"kind": FaultKind.KILL, "times": 1}, "whatever is asked"),
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: Any, complaint: str) -> None:
