@@ -7,8 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from rocketpipe.client.consumer import listeners
 from rocketpipe.client.consumer.listeners import Batch, TaskWorkers, ThreadWorkers
-from rocketpipe.message import StoredMessage
+from rocketpipe.client.consumer.orderly import Orderly
+from rocketpipe.client.consumer.process_queue import Cache, ProcessQueue
+from rocketpipe.client.consumer.settings import PushConsumerSettings
+from rocketpipe.message import MessageQueue, StoredMessage
 from tests.stored_message import stored_message
 
 DEADLINE = 20.0
@@ -134,6 +138,30 @@ def test_what_is_finished_is_known_while_others_take_long_and_more_waits() -> No
         await workers.close(DEADLINE)
 
     asyncio.run(main())
+
+
+def test_who_consumes_in_order_hears_at_once_that_the_next_may_be_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else each message would wait for the loop to look by itself."""
+    monkeypatch.setattr(listeners, "WATCH_PAUSE", 10 * DEADLINE)
+    given: list[int] = []
+
+    def listen(messages: list[StoredMessage]) -> None:
+        given.append(messages[0].queue_offset)
+
+    async def main() -> None:
+        settings = PushConsumerSettings("group", namesrv="127.0.0.1:1", orderly=True)
+        orderly = Orderly(settings, listen, *cast(Any, (None, None)), is_held=lambda _: True)
+        queue = ProcessQueue(MessageQueue("orders", "broker-a", 0), 0, Cache(settings))
+        messages = [stored_message(queue_offset=offset) for offset in range(20)]
+        queue.put(messages, 20)
+        orderly.take(queue, messages)
+        await until(lambda: queue.count == 0)
+        await orderly.close()
+
+    asyncio.run(main())
+    assert given == list(range(20))
 
 
 def test_closing_threads_returns_what_has_not_begun_and_waits_for_the_rest() -> None:
