@@ -167,14 +167,14 @@ def test_each_command_is_run_by_its_own_words() -> None:
 @pytest.fixture(scope="module")
 def facts(cli_cluster: EmbeddedCluster) -> Iterator[dict[str, str]]:
     """A cluster with something to look at, and for each way to run commands something to change."""
-    namesrv, first = cli_cluster.namesrv, {"queues": 1, "brokers": ["broker-a"]}
+    namesrv = cli_cluster.namesrv
     with (
         Admin(namesrv=namesrv, request_timeout=30.0) as admin,
         Producer("g", namesrv=namesrv, send_timeout=30.0) as producer,
     ):
         changing = [f"{name}-{way}" for name in ("sent", "altered", "deleted") for way in WAYS]
         for topic in ("shown", "reset", *changing):
-            admin.create_topic(topic, **first)
+            admin.create_topic(topic, queues=1, brokers=["broker-a"])
         for group in (
             "readers",
             *(f"{name}-{way}" for name in ("resets", "deletes") for way in WAYS),
