@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.settings import DELAY_LEVEL_MAX
@@ -79,9 +79,6 @@ class Parcel:
     def part_count(self) -> int:
         return -(-len(self.messages) // self.part_size)
 
-    def is_last(self, start: int) -> bool:
-        return start + self.part_size >= len(self.messages)
-
     def part(self, start: int) -> list[StoredMessage]:
         """A list of one's own."""
         return self.messages[start : start + self.part_size]
@@ -107,13 +104,8 @@ class Parcel:
         return [message for start in _take_all(self.not_given) for message in self.part(start)]
 
 
-class AtWork(NamedTuple):
-    """What a worker has given to the listener, and when, by the loop's time."""
-
-    parcel: Parcel
-    start: int
-    since: float
-
+# What a worker has given to the listener, where that begins, and since when, by the loop's time.
+AtWork = tuple[Parcel, int, float]
 
 # Called on the event loop with parcels of which parts are finished.
 Done = Callable[[Iterable[Parcel]], None]
@@ -188,49 +180,42 @@ class TaskWorkers:
             self.at_work.pop(task, None)
 
     async def _work(self, task: object) -> None:
-        loop = asyncio.get_running_loop()
+        time, listener = asyncio.get_running_loop().time, self._listener
         self._is_coming = False
         is_first = True
         while self._parcels:
             parcel = self._parcels[0]
-            start = next(parcel.starts)
-            if parcel.is_last(start):
-                self._parcels.popleft()
-            if is_first:
-                is_first = False
-                self._wake_one()
-            if not parcel.may_start():
-                parcel.not_given.append(start)
-                self._finish(parcel)
-                continue
-            self.at_work[task] = AtWork(parcel, start, loop.time())
-            try:
-                returned: Any = await cast(Any, self._listener(parcel.part(start)))
-                if returned is None or checked(returned, parcel.part(start)) is None:
-                    parcel.consumed.append(start)
-                else:
-                    parcel.failed.append((start, returned))
-            except asyncio.CancelledError:
-                if cast("asyncio.Task[None]", task).cancelling():
-                    parcel.not_given.append(start)  # as far as anybody knows
-                    self._finish(parcel)
-                    raise
-                parcel.failed.append((start, self._failed()))  # something of its own was cancelled
-            except Exception:
-                parcel.failed.append((start, self._failed()))
-            self._finish(parcel)
-
-    def _finish(self, parcel: Parcel) -> None:
-        if not self._finished:
-            asyncio.get_running_loop().call_soon(self._tell)
-        self._finished.append(parcel)
+            messages, size = parcel.messages, parcel.part_size
+            for start in parcel.starts:  # others may take some of them
+                if start + size >= len(messages):
+                    self._parcels.popleft()
+                if is_first:
+                    is_first = False
+                    self._wake_one()
+                try:
+                    if not parcel.may_start():
+                        parcel.not_given.append(start)
+                        continue
+                    self.at_work[task] = parcel, start, time()
+                    said: Any = await cast(Any, listener(messages[start : start + size]))
+                    if said is None or checked(said, parcel.part(start)) is None:
+                        parcel.consumed.append(start)
+                    else:
+                        parcel.failed.append((start, said))
+                except asyncio.CancelledError:
+                    if cast("asyncio.Task[None]", task).cancelling():
+                        parcel.not_given.append(start)  # as far as anybody knows
+                        raise
+                    parcel.failed.append((start, _failed()))  # something of its own was cancelled
+                except Exception:
+                    parcel.failed.append((start, _failed()))
+                finally:
+                    if not self._finished:
+                        asyncio.get_running_loop().call_soon(self._tell)
+                    self._finished.append(parcel)
 
     def _tell(self) -> None:
         self._done(dict.fromkeys(_take_all(self._finished)))
-
-    def _failed(self) -> Retry:
-        log.exception("a listener failed: the messages will come again")
-        return Retry()
 
 
 class ThreadWorkers:
@@ -324,43 +309,43 @@ class ThreadWorkers:
 
     def _work(self, thread: object) -> None:
         """Take parts until there are none."""
+        time, listener = self._loop.time, self._listener
         is_first = True
         while True:
             try:
                 parcel = self._parcels[0]
             except IndexError:
                 return
-            start = next(parcel.starts, None)
-            if start is None or parcel.is_last(start):
-                self._put_away(parcel)
-            if start is None:
-                continue
-            if is_first:
-                is_first = False
-                self._wake_one()
-            if self._is_closed or not parcel.may_start():
-                parcel.not_given.append(start)
-            else:
-                self.at_work[thread] = AtWork(parcel, start, self._loop.time())
-                try:
-                    returned = self._listener(parcel.part(start))
-                    if returned is None or checked(returned, parcel.part(start)) is None:
-                        parcel.consumed.append(start)
-                    else:
-                        parcel.failed.append((start, cast(Retry, returned)))
-                except BaseException:  # whatever it is, the thread is ours
-                    log.exception("a listener failed: the messages will come again")
-                    parcel.failed.append((start, Retry()))
-            self._finished.append(parcel)
-            if not self._is_told and not (
-                self._is_watching and (self._parcels or not self._is_in_a_hurry)
-            ):
-                self._is_told = True
-                try:
-                    self._loop.call_soon_threadsafe(self._told)
-                except RuntimeError:
-                    self._is_closed = True  # as the loop is, and nobody wants to know
-                    return
+            messages, size = parcel.messages, parcel.part_size
+            for start in parcel.starts:  # other threads may take some of them
+                if start + size >= len(messages):
+                    self._put_away(parcel)
+                if is_first:
+                    is_first = False
+                    self._wake_one()
+                if self._is_closed or not parcel.may_start():
+                    parcel.not_given.append(start)
+                else:
+                    self.at_work[thread] = parcel, start, time()
+                    try:
+                        said = listener(messages[start : start + size])
+                        if said is None or checked(said, parcel.part(start)) is None:
+                            parcel.consumed.append(start)
+                        else:
+                            parcel.failed.append((start, cast(Retry, said)))
+                    except BaseException:  # whatever it is, the thread is ours
+                        parcel.failed.append((start, _failed()))
+                self._finished.append(parcel)
+                if not self._is_told and not (
+                    self._is_watching and (self._parcels or not self._is_in_a_hurry)
+                ):
+                    self._is_told = True
+                    try:
+                        self._loop.call_soon_threadsafe(self._told)
+                    except RuntimeError:
+                        self._is_closed = True  # as the loop is, and nobody wants to know
+                        return
+            self._put_away(parcel)  # if another has taken its last part, but not come that far
 
     def _put_away(self, parcel: Parcel) -> None:
         """One of which all parts are taken; another thread may have done so already."""
@@ -393,6 +378,11 @@ class ThreadWorkers:
         self._done(dict.fromkeys(finished))
         if not self._pending:
             self._idle.set()
+
+
+def _failed() -> Retry:
+    log.exception("a listener failed: the messages will come again")
+    return Retry()
 
 
 def _take_all(items: list[T]) -> list[T]:

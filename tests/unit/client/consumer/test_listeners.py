@@ -90,7 +90,7 @@ def test_slow_listeners_all_work_at_once_though_one_worker_is_woken(is_async: bo
         workers.submit(given)
         await until(lambda: len(at_work) == 5)
         assert sorted(at_work) == [0, 1, 2, 3, 4]
-        assert sorted(each.start for each in workers.at_work.values()) == [0, 1, 2, 3, 4]
+        assert sorted(start for _, start, _ in workers.at_work.values()) == [0, 1, 2, 3, 4]
         go_on.set()
         go_on_async.set()
         await until(lambda: len(done.consumed) == 8)
