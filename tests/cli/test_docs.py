@@ -2,30 +2,19 @@
 
 import argparse
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rocketpipe.cli.connecting import cluster_options
 from rocketpipe.cli.program import parser
+from tests.cli.command_tree import commands
 
 DOCS = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 SECTIONS: dict[str, str] = dict(
     re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", DOCS, re.MULTILINE | re.DOTALL)
 )
 COMMON = SECTIONS["Options of every command that talks to a cluster"]
-
-
-def commands(
-    of: argparse.ArgumentParser, words: tuple[str, ...] = ()
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    families = [each for each in of._actions if isinstance(each, argparse._SubParsersAction)]
-    if not families:
-        yield " ".join(words), of
-    for family in families:
-        for word, command in family.choices.items():
-            yield from commands(command, (*words, word))
 
 
 def options(of: argparse.ArgumentParser) -> set[str]:

@@ -11,14 +11,17 @@ from rocketpipe import (
     AsyncAdmin,
     AsyncProducer,
     AsyncPullConsumer,
+    AsyncPushConsumer,
     ClientSettings,
     Credentials,
     Message,
     MessageQueue,
+    Retry,
     SendResult,
+    StoredMessage,
 )
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.errors import BrokersFailed, InvalidSetting, NotFound, SendFailed
+from rocketpipe.errors import BrokersFailed, InvalidSetting, NoRoute, NotFound, SendFailed
 from rocketpipe.testing import EmbeddedCluster
 from rocketpipe.wire.bodies.groups import LockBatchRequest
 from rocketpipe.wire.bodies.heartbeat import (
@@ -164,6 +167,69 @@ def test_who_may_read_a_topic_in_a_group_consumes_what_was_sent(cluster: AclClus
                 return any(message.body == sent for message in polled) or None
 
             await until(found)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("mode", ["concurrent", "orderly", "pop"])
+def test_what_its_listener_fails_on_comes_again_and_then_is_a_dead_letter(
+    cluster: AclCluster, mode: str
+) -> None:
+    """With no other right than to read: locks, offsets, sending back and burying need no more."""
+    if mode == "pop" and cluster.generation == 1:
+        pytest.skip("brokers that have POP have ACL 2")
+    lame, hopeless = f"fails once: {mode}".encode(), f"fails always: {mode}".encode()
+    given: list[StoredMessage] = []
+
+    async def listen(messages: list[StoredMessage]) -> Retry | None:
+        (message,) = messages
+        given.append(message)
+        is_fresh = message.reconsume_times == 0
+        if message.body == hopeless or (message.body == lame and is_fresh):
+            return Retry(delay_level=1)
+        return None
+
+    async def main() -> None:
+        async with (
+            AsyncPushConsumer(
+                GROUP,
+                listen,
+                subscriptions={TOPIC: "*"},
+                namesrv=cluster.namesrv,
+                credentials=READER,
+                consume_from="first",
+                max_reconsume_times=1,
+                request_timeout=TIMEOUT,
+                orderly=mode == "orderly",
+                pop=mode == "pop",
+            ),
+            AsyncProducer("acl-producer", namesrv=cluster.namesrv, credentials=WRITER) as producer,
+            AsyncPullConsumer("acl-auditors", namesrv=cluster.namesrv, credentials=ADMIN) as dead,
+        ):
+            for body in (lame, hopeless):
+                await producer.send(Message(TOPIC, body), timeout=TIMEOUT)
+
+            async def is_buried() -> bool | None:
+                try:
+                    queues = await dead.queues(f"%DLQ%{GROUP}")
+                except NoRoute:
+                    return None
+                await dead.assign(queues)
+                for queue in queues:
+                    await dead.seek_to_begin(queue)
+                found = await dead.poll(timeout=2.0)
+                return any(message.body == hopeless for message in found) or None
+
+            await until(is_buried)
+
+            async def came_again() -> bool | None:
+                return [each.body for each in given].count(lame) == 2 or None
+
+            await until(came_again)
+        assert [each.reconsume_times for each in given if each.body == hopeless] == [0, 1]
+        # Closed in order, it has stored how far it was.
+        async with AsyncAdmin(namesrv=cluster.namesrv, credentials=ADMIN) as admin:
+            assert (await admin.progress(GROUP, topic=TOPIC)).lag == 0
 
     asyncio.run(main())
 

@@ -86,10 +86,9 @@ async def list_brokers(admin: AsyncAdmin, args: argparse.Namespace) -> bool:
         say("no brokers: none has registered with the NameServer")
     else:
         print_table(
-            ("broker", "cluster", "role", "address", "version", "in/s", "out/s", "in today",
-             "out today", "disk"),
+            ("broker", "cluster", "role", "address", "version", "in/s", "out/s", "disk"),
             map(_row, members),
-        )  # fmt: skip
+        )
     return _complain(members)
 
 
@@ -97,9 +96,8 @@ def _row(member: _Member) -> tuple[object, ...]:
     who = (member.name, member.cluster, member.role, member.address)
     told = member.told
     if isinstance(told, MQError):
-        return *who, "unreachable", None, None, None, None, None
-    disk = f"{told.disk_used_ratio:.0%}"
-    return *who, told.version, told.put_tps, told.get_tps, told.put_today, told.get_today, disk
+        return *who, "unreachable", None, None, None
+    return *who, told.version, told.put_tps, told.get_tps, f"{told.disk_used_ratio:.0%}"
 
 
 def _member_json(member: _Member) -> dict[str, object]:
@@ -137,6 +135,7 @@ async def show_broker(admin: AsyncAdmin, args: argparse.Namespace) -> None:
             "started": show_time(told.boot_timestamp_ms),
             "oldest message": show_time(told.earliest_message_ms),
             "disk used": f"{told.disk_used_ratio:.0%}",
+            "messages today": f"{told.put_today:,} in, {told.get_today:,} out",
         }
     )
     print()

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rocketpipe.cli.texts import harmless, show_body, show_queue, show_time
 from rocketpipe.errors import ClientError
@@ -25,25 +25,34 @@ def print_json(value: Mapping[str, Any]) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table whose columns of numbers are aligned to the right.
 
-    In a terminal that is too narrow for it, the facts of each row instead, a line each.
+    In a terminal that is too narrow for it the words of a heading stand one above the other; where
+    that does not help, the facts of each row follow, a line each, instead of a table.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     cells = [[_Cell(value) for value in row] for row in rows]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for index, column in enumerate(columns):
-        are_numbers = all(row[index].is_number for row in cells)
-        table.add_column(column.upper(), justify="right" if are_numbers else "left", no_wrap=True)
-    for row in cells:
-        table.add_row(*(Text(cell.text) for cell in row))
-    if _fits(table):
-        _print(table)
-        return
+    for between_words in (" ", "\n"):
+        headings = [column.upper().replace(" ", between_words) for column in columns]
+        table = _table(headings, cells)
+        if _fits(table):
+            _print(table)
+            return
     for number, row in enumerate(cells):
         if number:
             print()
         print_facts({column: cell.text for column, cell in zip(columns, row, strict=True)})
+
+
+def _table(headings: Sequence[str], cells: "Sequence[Sequence[_Cell]]") -> "Table":
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for index, heading in enumerate(headings):
+        are_numbers = {row[index].is_number for row in cells} - {None} == {True}
+        justify: Literal["left", "right"] = "right" if are_numbers else "left"
+        table.add_column(heading, justify=justify, vertical="bottom", no_wrap=True)
+    for row in cells:
+        table.add_row(*(Text(cell.text) for cell in row))
+    return table
 
 
 def print_facts(facts: Mapping[str, object]) -> None:
@@ -136,9 +145,10 @@ def print_message(message: StoredMessage) -> None:
 
 class _Cell:
     def __init__(self, value: object) -> None:
-        self.is_number = value is None or isinstance(value, int | float)
+        self.is_number: bool | None = isinstance(value, int | float)
         if value is None or value == "":
             self.text = "-"
+            self.is_number = None  # it goes with whatever else is in its column
         elif isinstance(value, bool):
             self.text = "yes" if value else "no"
         elif isinstance(value, float):

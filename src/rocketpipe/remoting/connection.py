@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._gone = self._loop.create_future()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
         self._opaque = 0
-        self._unanswered = Unanswered()
+        self._unanswered = Unanswered(expired=self._offer_room)
         self._for_room: deque[asyncio.Event] = deque()  # the turns of those who wait, in order
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: list[bytes] = []
@@ -148,23 +148,37 @@ class Connection(asyncio.Protocol):
     ) -> RemotingCommand:
         """The answer to a command, whatever its code; `late` is told if it comes too late."""
         now = self._loop.time()
-        deadline = now + timeout
         if self._may_not_send(timeout):
             await self._wait_for_room(command, timeout)
-        if self.unheard_since is None:
-            self.unheard_since = now
-        opaque = self._next_opaque()
-        command.opaque = opaque
-        self._write(self._encode(self._signed(command)), at_once=not self._unanswered)
         try:
-            return await self._unanswered.expect(command, self.address, deadline, timeout)
+            return await self._ask(command, now, timeout)
         except RequestTimeout:
             if late is not None:
-                self._unanswered.expect_late(opaque, late)
+                self._unanswered.expect_late(command.opaque, late)
             raise
         finally:
-            self._unanswered.forget(opaque)  # still there when the caller was cancelled
+            self._unanswered.forget(command.opaque)  # still there when the caller was cancelled
             self._offer_room()
+
+    def invoke_nowait(
+        self, command: RemotingCommand, *, timeout: float
+    ) -> asyncio.Future[RemotingCommand] | None:
+        """The answer, when it is here; None when the command would have to wait for room.
+
+        For who has many on their way: it costs a third of `invoke` in a task of its own.
+        """
+        if self._may_not_send(timeout):
+            return None
+        return self._ask(command, self._loop.time(), timeout)
+
+    def _ask(
+        self, command: RemotingCommand, since: float, timeout: float
+    ) -> asyncio.Future[RemotingCommand]:
+        if self.unheard_since is None:
+            self.unheard_since = since
+        command.opaque = self._next_opaque()
+        self._write(self._encode(self._signed(command)), at_once=not self._unanswered)
+        return self._unanswered.expect(command, self.address, since + timeout, timeout)
 
     async def send_oneway(self, command: RemotingCommand, *, timeout: float) -> None:
         """Hand over a command that gets no answer: whether it arrives, nobody knows."""
@@ -355,6 +369,8 @@ class Connection(asyncio.Protocol):
             return
         if not self._unanswered.hear(command):
             log.debug("%s: dropped a late answer, %s", self.address, command.name)
+        if self._for_room:
+            self._offer_room()
 
     def eof_received(self) -> None:
         """A peer that has said its last word is taken at that, even if it would still read."""

@@ -33,8 +33,10 @@ class _Waiting(NamedTuple):
 
 
 class Unanswered:
-    def __init__(self) -> None:
+    def __init__(self, expired: Callable[[], object]) -> None:
+        """`expired` is called when some have waited for too long, and wait no more."""
         self._loop = asyncio.get_running_loop()
+        self._expired = expired
         self._waiting: dict[int, _Waiting] = {}  # by opaque
         self._late: dict[int, Callable[[RemotingCommand], object]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -92,12 +94,19 @@ class Unanswered:
     def _expire(self) -> None:
         now = self._loop.time()
         earliest = math.inf
-        for waiting in self._waiting.values():
+        expired = []
+        for opaque, waiting in self._waiting.items():
             if waiting.deadline > now:
                 earliest = min(earliest, waiting.deadline)
-            elif not waiting.future.done():
+                continue
+            expired.append(opaque)
+            if not waiting.future.done():
                 name = request_name(waiting.code)
                 error = RequestTimeout(waiting.address, name, waiting.timeout)
                 waiting.future.set_exception(error)
+        for opaque in expired:
+            del self._waiting[opaque]
         self._timer = None
         self._set_timer(max(earliest, now + len(self._waiting) * 1e-6))
+        if expired:
+            self._expired()

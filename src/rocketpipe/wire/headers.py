@@ -102,6 +102,10 @@ class _Slot(NamedTuple):
     def is_required(self) -> bool:
         return self.default is MISSING
 
+    @property
+    def is_integer(self) -> bool:
+        return self.read in (_read_int, _read_long)
+
 
 class _Codec(NamedTuple):
     write: Callable[[Any], dict[str, str]]
@@ -155,6 +159,11 @@ def _compile(header: type[Header], slots: Sequence[_Slot]) -> _Codec:
         if slot.is_required:
             absent = f"raise missing(header, {name!r})"
         read += (f"{field} = get({name!r})", f"if {field} is None:", f"    {absent}")
+        if slot.is_integer:  # nearly all of them are short and plain: then no call is needed
+            read += (
+                f"elif len({field}) < 10 and {field}.isdigit() and {field}.isascii():",
+                f"    {field} = int({field})",
+            )
         if not is_text:
             read += (
                 "else:",
@@ -190,10 +199,12 @@ def _kind(hint: Any) -> Any:
     return _kind(next(inner))
 
 
+_read_int, _read_long = partial(read_integer, bits=32), partial(read_integer, bits=64)
+
 # Annotated types compare by their arguments, so they can be looked up like plain ones.
 _KINDS: Mapping[Any, tuple[Callable[[Any], str], Callable[[str], Any]]] = {
     str: (str, str),
-    int: (str, partial(read_integer, bits=32)),
-    Long: (str, partial(read_integer, bits=64)),
+    int: (str, _read_int),
+    Long: (str, _read_long),
     bool: (write_bool, read_bool),
 }

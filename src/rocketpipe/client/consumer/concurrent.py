@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from rocketpipe.client.background import Background
-from rocketpipe.client.consumer.listeners import Batch, Listener, workers
+from rocketpipe.client.consumer.listeners import Listener, Parcel, workers
 from rocketpipe.client.consumer.popping import Receipts
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.send_back import FIRST_DELAY_LEVEL, SendBack
@@ -36,7 +36,6 @@ class Concurrent:
         self._background = background
         self.workers = workers(listener, settings.workers, self._done)
         self._telling = InFlight()  # brokers, what became of messages
-        self._open: dict[Batch, None] = {}  # given to the workers, and not done yet
         if not settings.pop:  # what was popped comes again by itself
             self._background.every(settings.consume_timeout / 4, self._give_up_late_ones)
 
@@ -47,19 +46,15 @@ class Concurrent:
         visible_at: float | None = None,
     ) -> None:
         """Give them to the listener; popped ones not after others may have them again."""
-        size = self._settings.consume_batch_size
-        pulled = list(messages)
+        if not messages:
+            return
         now = asyncio.get_running_loop().time
 
         def may_start() -> bool:
             return not process_queue.is_dropped and (visible_at is None or now() < visible_at)
 
-        batches = [
-            Batch(process_queue, pulled, may_start, start, start + size)
-            for start in range(0, len(pulled), size)
-        ]
-        self._open.update(dict.fromkeys(batches))
-        self.workers.submit(batches)
+        size = self._settings.consume_batch_size
+        self.workers.submit(Parcel(process_queue, list(messages), size, may_start))
 
     async def stop(self, process_queue: ProcessQueue) -> None:
         """Nothing to wait for: what a listener works on comes again elsewhere, as in Java."""
@@ -72,28 +67,21 @@ class Concurrent:
             async with asyncio.timeout(timeout):
                 await self._telling.wait_none()
 
-    def _done(self, finished: list[Batch]) -> None:
-        consumed: dict[ProcessQueue, list[StoredMessage]] = {}
-        for batch in finished:
-            is_late = self._open.pop(batch, batch) is batch
-            queue = batch.process_queue
-            if is_late or queue.is_dropped:
+    def _done(self, finished: Iterable[Parcel]) -> None:
+        now = asyncio.get_running_loop().time()
+        for parcel in finished:
+            queue = parcel.process_queue
+            if queue.is_dropped:
                 continue
-            if not batch.was_called:
-                if self._settings.pop:
-                    queue.done(batch.messages)  # others have them by now
-                continue
-            queue.last_consumed_at = batch.started_at
-            messages, outcome = batch.messages, batch.outcome
-            if outcome is not None:
-                self._failed(queue, messages[outcome.start :], outcome.delay_level)
-                messages = messages[: outcome.start]
-            of_queue = consumed.get(queue)
-            if of_queue is None:
-                of_queue = consumed[queue] = []
-            of_queue += messages
-        for queue, of_queue in consumed.items():
-            self._consumed(queue, of_queue)
+            if parcel.not_given and self._settings.pop:
+                queue.done(parcel.take_not_given())  # others have them by now
+            consumed = parcel.take_consumed()
+            for part, said in parcel.take_failed():
+                self._failed(queue, part[said.start :], said.delay_level)
+                consumed = consumed + part[: said.start]
+            if consumed:
+                queue.last_consumed_at = now
+                self._consumed(queue, consumed)
 
     def _failed(
         self, queue: ProcessQueue, messages: Sequence[StoredMessage], delay_level: int
@@ -137,17 +125,19 @@ class Concurrent:
     async def _give_up_late_ones(self) -> None:
         """Send back what a listener has worked on for too long, whatever it will say in the end."""
         now = asyncio.get_running_loop().time()
-        for batch in list(self._open):
-            started_at = batch.started_at
-            if started_at is not None and now - started_at > self._settings.consume_timeout:
-                self._open.pop(batch, None)
-                if batch.process_queue.is_dropped:
-                    continue  # it is another's already
-                log.warning(
-                    "a listener works on %s for %.0f s already: it is sent back",
-                    *(batch.messages[0].message_id, now - started_at),
-                )
-                if self._settings.is_broadcasting:
-                    batch.process_queue.done(batch.messages)
-                else:
-                    await self._return(batch.process_queue, batch.messages, FIRST_DELAY_LEVEL)
+        for parcel, start, since in list(self.workers.at_work.values()):
+            queue, late = parcel.process_queue, now - since
+            if late <= self._settings.consume_timeout or start in parcel.given_up:
+                continue
+            parcel.given_up.add(start)
+            if queue.is_dropped:
+                continue  # it is another's already
+            messages = parcel.part(start)
+            log.warning(
+                "a listener works on %s for %.0f s already: it is sent back",
+                *(messages[0].message_id, late),
+            )
+            if self._settings.is_broadcasting:
+                queue.done(messages)
+            else:
+                await self._return(queue, messages, FIRST_DELAY_LEVEL)

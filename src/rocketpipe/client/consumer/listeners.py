@@ -1,9 +1,9 @@
 """Listeners: a user's code that consumes messages, and the workers that call it.
 
-To wake a worker costs more than most listeners do. So new batches wake one worker, however many
-they are, and none while one is on its way; and a worker that was woken and leaves batches behind
-wakes the next. While a listener is quick the first has taken all batches before the second comes;
-while it is slow all are at work soon.
+To wake a worker costs more than most listeners do. So new messages wake one worker, however many
+they are, and none while one is on its way; and a worker that was woken and leaves some behind wakes
+the next. While a listener is quick the first has taken them all before the second comes; while it
+is slow all are at work soon.
 """
 
 import asyncio
@@ -12,9 +12,8 @@ import logging
 import queue
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from rocketpipe.client.consumer.process_queue import ProcessQueue
@@ -55,30 +54,61 @@ Listener = Callable[[list[StoredMessage]], Outcome | Awaitable[Outcome]]
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
-    """Messages of one queue that a listener is to be given together.
+class Parcel:
+    """Messages of one queue that came together, for a listener to be given a part at a time.
 
-    There may be thousands of them, mostly of one message, and Python's garbage collector looks at
-    every object again and again: so a batch makes its list when it is asked for it.
+    Any worker may take the next part. There may be thousands of them, mostly of one message, and
+    Python's garbage collector looks at every object again and again: so a part is but the index at
+    which it begins.
     """
 
     process_queue: ProcessQueue
-    pulled: list[StoredMessage]  # of which these are a part:
+    messages: list[StoredMessage]
+    part_size: int
     may_start: Callable[[], bool]
-    start: int = 0
-    stop: int | None = None
-    started_at: float | None = None  # by the loop's time
-    was_called: bool = False  # else it was too late to give them to the listener
-    outcome: Outcome = None
+    starts: Iterator[int] = field(init=False)  # of the parts that nobody has taken yet
+    consumed: list[int] = field(default_factory=list)  # not told of yet, and so the next:
+    failed: list[tuple[int, Retry]] = field(default_factory=list)
+    not_given: list[int] = field(default_factory=list)  # it was too late for them
+    given_up: set[int] = field(default_factory=set)  # whatever the listener says of them
+
+    def __post_init__(self) -> None:
+        self.starts = iter(range(0, len(self.messages), self.part_size))
 
     @property
-    def messages(self) -> list[StoredMessage]:
+    def part_count(self) -> int:
+        return -(-len(self.messages) // self.part_size)
+
+    def part(self, start: int) -> list[StoredMessage]:
         """A list of one's own."""
-        return self.pulled[self.start : self.stop]
+        return self.messages[start : start + self.part_size]
+
+    def take_consumed(self) -> list[StoredMessage]:
+        """The messages of all parts that were consumed since the last time."""
+        starts = _take_all(self.consumed)
+        if self.given_up:
+            starts = [start for start in starts if start not in self.given_up]
+        if len(starts) == self.part_count:
+            return self.messages
+        return [message for start in starts for message in self.part(start)]
+
+    def take_failed(self) -> list[tuple[list[StoredMessage], Retry]]:
+        """Those that were not, and what the listener said of them."""
+        return [
+            (self.part(start), said)
+            for start, said in _take_all(self.failed)
+            if start not in self.given_up
+        ]
+
+    def take_not_given(self) -> list[StoredMessage]:
+        return [message for start in _take_all(self.not_given) for message in self.part(start)]
 
 
-# Called on the event loop with batches that have ended, in order; each comes once.
-Done = Callable[[list[Batch]], None]
+# What a worker has given to the listener, where that begins, and since when, by the loop's time.
+AtWork = tuple[Parcel, int, float]
+
+# Called on the event loop with parcels of which parts are finished.
+Done = Callable[[Iterable[Parcel]], None]
 
 
 def is_async(listener: object) -> bool:
@@ -103,17 +133,18 @@ class TaskWorkers:
         self._listener = listener
         self._count = count
         self._done = done
-        self._batches: deque[Batch] = deque()
+        self._parcels: deque[Parcel] = deque()
+        self.at_work: dict[object, AtWork] = {}  # by task
         self._tasks: set[asyncio.Task[None]] = set()
-        # Not the number of tasks: one that has found no more batches is a task for a while yet.
+        # Not the number of tasks: one that has found no more parts is a task for a while yet.
         self._looking = 0
         self._is_coming = False  # one that has just been woken
-        self._finished: list[Batch] = []  # and not told yet
+        self._finished: list[Parcel] = []  # parts of them, which were not told of yet
         self._is_closed = False
 
-    def submit(self, batches: Sequence[Batch]) -> None:
+    def submit(self, parcel: Parcel) -> None:
         if not self._is_closed:
-            self._batches.extend(batches)
+            self._parcels.append(parcel)
             self._wake_one()
 
     async def call(self, messages: Sequence[StoredMessage]) -> Outcome:
@@ -124,7 +155,7 @@ class TaskWorkers:
     async def close(self, timeout: float) -> None:
         """Begin with no more, and wait for those at work; for so long."""
         self._is_closed = True
-        self._done(_take_all(self._batches))
+        self._done(_unstarted(self._parcels))
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=timeout)
             for task in late:
@@ -133,7 +164,7 @@ class TaskWorkers:
             self._tell()
 
     def _wake_one(self) -> None:
-        if self._batches and self._looking < self._count and not self._is_coming:
+        if self._parcels and self._looking < self._count and not self._is_coming:
             self._looking += 1
             self._is_coming = True
             task = asyncio.get_running_loop().create_task(self._run())
@@ -141,58 +172,59 @@ class TaskWorkers:
             task.add_done_callback(self._tasks.discard)
 
     async def _run(self) -> None:
+        task = asyncio.current_task()
         try:
-            await self._work()
+            await self._work(task)
         finally:
             self._looking -= 1
+            self.at_work.pop(task, None)
 
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _work(self, task: object) -> None:
+        time, listener = asyncio.get_running_loop().time, self._listener
         self._is_coming = False
         is_first = True
-        while self._batches:
-            batch = self._batches.popleft()
-            if is_first:
-                is_first = False
-                self._wake_one()
-            if batch.may_start():
-                batch.started_at = loop.time()
-                batch.was_called = True
+        while self._parcels:
+            parcel = self._parcels[0]
+            messages, size = parcel.messages, parcel.part_size
+            for start in parcel.starts:  # others may take some of them
+                if start + size >= len(messages):
+                    self._parcels.popleft()
+                if is_first:
+                    is_first = False
+                    self._wake_one()
                 try:
-                    returned: Any = await cast(Any, self._listener(batch.messages))
-                    if returned is not None:
-                        batch.outcome = checked(returned, batch.messages)
+                    if not parcel.may_start():
+                        parcel.not_given.append(start)
+                        continue
+                    self.at_work[task] = parcel, start, time()
+                    said: Any = await cast(Any, listener(messages[start : start + size]))
+                    if said is None or checked(said, parcel.part(start)) is None:
+                        parcel.consumed.append(start)
+                    else:
+                        parcel.failed.append((start, said))
                 except asyncio.CancelledError:
-                    if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
-                        batch.was_called = False  # as far as anybody knows
-                        self._finish(batch)
+                    if cast("asyncio.Task[None]", task).cancelling():
+                        parcel.not_given.append(start)  # as far as anybody knows
                         raise
-                    batch.outcome = self._failed()  # something of its own was cancelled
+                    parcel.failed.append((start, _failed()))  # something of its own was cancelled
                 except Exception:
-                    batch.outcome = self._failed()
-            self._finish(batch)
-
-    def _finish(self, batch: Batch) -> None:
-        if not self._finished:
-            asyncio.get_running_loop().call_soon(self._tell)
-        self._finished.append(batch)
+                    parcel.failed.append((start, _failed()))
+                finally:
+                    if not self._finished:
+                        asyncio.get_running_loop().call_soon(self._tell)
+                    self._finished.append(parcel)
 
     def _tell(self) -> None:
-        finished, self._finished = self._finished, []
-        self._done(finished)
-
-    def _failed(self) -> Retry:
-        log.exception("a listener failed: the messages will come again")
-        return Retry()
+        self._done(dict.fromkeys(_take_all(self._finished)))
 
 
 class ThreadWorkers:
     """Call a plain function, which may block, in so many threads.
 
-    The threads take batches without the event loop's help, and to tell it of each that is finished
+    The threads take parts without the event loop's help, and to tell it of each that is finished
     would cost more than most listeners do. So while there are any the loop looks by itself every so
     often what is finished, and when nothing was it waits to be told: a listener may take long. Who
-    is in a hurry is told besides when no more batches wait, as he may have the next.
+    is in a hurry is told besides when no more parcels wait, as he may have the next.
     """
 
     def __init__(
@@ -203,24 +235,25 @@ class ThreadWorkers:
         self._done = done
         self._is_in_a_hurry = in_a_hurry
         self._loop = asyncio.get_running_loop()
-        self._batches: deque[Batch] = deque()
+        self._parcels: deque[Parcel] = deque()
+        self.at_work: dict[object, AtWork] = {}  # by thread
         self._threads: list[threading.Thread] = []
-        self._lock = threading.Lock()  # for what follows
+        self._lock = threading.Lock()  # for what follows, and to take a parcel away
         self._sleeping = 0  # threads that nobody has woken yet
         self._is_coming = False  # one that was woken, and has not looked yet
         self._is_closed = False
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._finished: deque[Batch] = deque()
+        self._finished: list[Parcel] = []  # one for each part
         self._is_told = False  # the loop will look at what is finished, as soon as it can
         self._is_watching = False  # it will do so in a while
-        self._pending = 0  # submitted, and not done yet as far as the loop knows
+        self._pending = 0  # parts that are not done yet as far as the loop knows
         self._idle = asyncio.Event()
         self._direct = Threads("rocketpipe-direct", 1)
 
-    def submit(self, batches: Sequence[Batch]) -> None:
+    def submit(self, parcel: Parcel) -> None:
         if not self._is_closed:
-            self._pending += len(batches)
-            self._batches.extend(batches)
+            self._pending += parcel.part_count
+            self._parcels.append(parcel)
             self._watch_on()
             self._wake_one()
 
@@ -234,8 +267,8 @@ class ThreadWorkers:
             self._is_closed = True
             for _ in range(self._sleeping):
                 self._wake.put(None)
-        unstarted = _take_all(self._batches)
-        self._pending -= len(unstarted)
+            unstarted = _unstarted(self._parcels)
+        self._pending -= sum(unstarted.values())
         self._done(unstarted)
         try:
             async with asyncio.timeout(timeout):
@@ -248,7 +281,7 @@ class ThreadWorkers:
 
     def _wake_one(self) -> None:
         with self._lock:
-            if not self._batches or self._is_coming or self._is_closed:
+            if not self._parcels or self._is_coming or self._is_closed:
                 return
             if self._sleeping:
                 self._is_coming = True
@@ -261,48 +294,64 @@ class ThreadWorkers:
                 thread.start()
 
     def _run(self) -> None:
+        thread = threading.current_thread()
         while True:
             self._is_coming = False
-            self._work()
+            self._work(thread)
+            self.at_work.pop(thread, None)
             with self._lock:
                 if self._is_closed:
                     return
-                if self._batches:
+                if self._parcels:
                     continue
                 self._sleeping += 1
             self._wake.get()
 
-    def _work(self) -> None:
-        """Take batches until there are none."""
+    def _work(self, thread: object) -> None:
+        """Take parts until there are none."""
+        time, listener = self._loop.time, self._listener
         is_first = True
         while True:
             try:
-                batch = self._batches.popleft()
+                parcel = self._parcels[0]
             except IndexError:
                 return
-            if is_first:
-                is_first = False
-                self._wake_one()
-            if not self._is_closed and batch.may_start():
-                batch.started_at = self._loop.time()
-                batch.was_called = True
-                try:
-                    returned = self._listener(batch.messages)
-                    if returned is not None:
-                        batch.outcome = checked(returned, batch.messages)
-                except BaseException:  # whatever it is, the thread is ours
-                    log.exception("a listener failed: the messages will come again")
-                    batch.outcome = Retry()
-            self._finished.append(batch)
-            if not self._is_told and not (
-                self._is_watching and (self._batches or not self._is_in_a_hurry)
-            ):
-                self._is_told = True
-                try:
-                    self._loop.call_soon_threadsafe(self._told)
-                except RuntimeError:
-                    self._is_closed = True  # as the loop is, and nobody wants to know
-                    return
+            messages, size = parcel.messages, parcel.part_size
+            for start in parcel.starts:  # other threads may take some of them
+                if start + size >= len(messages):
+                    self._put_away(parcel)
+                if is_first:
+                    is_first = False
+                    self._wake_one()
+                if self._is_closed or not parcel.may_start():
+                    parcel.not_given.append(start)
+                else:
+                    self.at_work[thread] = parcel, start, time()
+                    try:
+                        said = listener(messages[start : start + size])
+                        if said is None or checked(said, parcel.part(start)) is None:
+                            parcel.consumed.append(start)
+                        else:
+                            parcel.failed.append((start, cast(Retry, said)))
+                    except BaseException:  # whatever it is, the thread is ours
+                        parcel.failed.append((start, _failed()))
+                self._finished.append(parcel)
+                if not self._is_told and not (
+                    self._is_watching and (self._parcels or not self._is_in_a_hurry)
+                ):
+                    self._is_told = True
+                    try:
+                        self._loop.call_soon_threadsafe(self._told)
+                    except RuntimeError:
+                        self._is_closed = True  # as the loop is, and nobody wants to know
+                        return
+            self._put_away(parcel)  # if another has taken its last part, but not come that far
+
+    def _put_away(self, parcel: Parcel) -> None:
+        """One of which all parts are taken; another thread may have done so already."""
+        with self._lock:
+            if self._parcels and self._parcels[0] is parcel:
+                self._parcels.popleft()
 
     # Threads look at the two flags after they have finished something. So the loop lowers a flag
     # before it looks for the last time: nothing is left that nobody tells of.
@@ -326,18 +375,32 @@ class ThreadWorkers:
     def _collect(self) -> None:
         finished = _take_all(self._finished)
         self._pending -= len(finished)
-        self._done(finished)
+        self._done(dict.fromkeys(finished))
         if not self._pending:
             self._idle.set()
 
 
-def _take_all(items: deque[T]) -> list[T]:
-    """What is there, also while other threads take from it and add to it."""
-    taken: list[T] = []
-    with suppress(IndexError):
-        for _ in range(len(items)):
-            taken.append(items.popleft())  # noqa: PERF401  # one by one, or an error loses them
+def _failed() -> Retry:
+    log.exception("a listener failed: the messages will come again")
+    return Retry()
+
+
+def _take_all(items: list[T]) -> list[T]:
+    """What is there; what other threads add meanwhile stays."""
+    taken = items[:]
+    del items[: len(taken)]
     return taken
+
+
+def _unstarted(parcels: deque[Parcel]) -> dict[Parcel, int]:
+    """Take them all; how many parts of each nobody has begun, which are not given any more."""
+    counts = {}
+    while parcels:
+        parcel = parcels.popleft()
+        starts = list(parcel.starts)
+        parcel.not_given += starts
+        counts[parcel] = len(starts)
+    return counts
 
 
 Workers = TaskWorkers | ThreadWorkers

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rocketpipe.client.background import Background
-from rocketpipe.client.consumer.listeners import Batch, Listener, workers
+from rocketpipe.client.consumer.listeners import Listener, Parcel, workers
 from rocketpipe.client.consumer.process_queue import ProcessQueue
 from rocketpipe.client.consumer.send_back import SendBack
 from rocketpipe.client.consumer.settings import PushConsumerSettings
@@ -23,7 +23,7 @@ class _Line:
 
     process_queue: ProcessQueue
     messages: deque[StoredMessage] = field(default_factory=deque)
-    batch: Batch | None = None  # the one that the listener has, or is to get
+    batch: Parcel | None = None  # the one that the listener has, or is to get
     is_resting: bool = False  # the listener failed a moment ago
     is_stopped: bool = False
     at_rest: asyncio.Event = field(default_factory=asyncio.Event)  # no batch is out
@@ -88,36 +88,36 @@ class Orderly:
             return
         count = min(self._settings.consume_batch_size, len(line.messages))
         messages = [line.messages.popleft() for _ in range(count)]
-        line.batch = Batch(line.process_queue, messages, lambda: self._may_start(line))
-        self.workers.submit([line.batch])
+        line.batch = Parcel(line.process_queue, messages, count, lambda: self._may_start(line))
+        self.workers.submit(line.batch)
 
     def _may_start(self, line: _Line) -> bool:
         queue = line.process_queue
         return not (line.is_stopped or queue.is_dropped) and self._is_held(queue.queue)
 
-    def _done(self, finished: list[Batch]) -> None:
+    def _done(self, finished: Iterable[Parcel]) -> None:
         for batch in finished:
             self._batch_done(batch)
 
-    def _batch_done(self, batch: Batch) -> None:
+    def _batch_done(self, batch: Parcel) -> None:
         line = self._lines.get(batch.process_queue)
         if line is None:
             return  # nobody waits for it any more: the messages come again
         line.batch = None
         line.at_rest.set()
-        if not batch.was_called:  # the lock has to be renewed first
+        if batch.not_given:  # the lock has to be renewed first
             line.messages.extendleft(reversed(batch.messages))
             return
         queue = batch.process_queue
-        queue.last_consumed_at = batch.started_at
-        messages, outcome = batch.messages, batch.outcome
-        if outcome is None:
-            queue.done(messages)
+        queue.last_consumed_at = asyncio.get_running_loop().time()
+        if not batch.failed:
+            queue.done(batch.messages)
             self._go_on(line)
             return
-        queue.done(messages[: outcome.start])
+        ((messages, said),) = batch.take_failed()  # a batch of ours has one part
+        queue.done(messages[: said.start])
         line.is_resting = True
-        self._background.spawn(self._rest(line, messages[outcome.start :]))
+        self._background.spawn(self._rest(line, messages[said.start :]))
 
     async def _rest(self, line: _Line, failed: Sequence[StoredMessage]) -> None:
         """Let the queue rest, and put what failed first again, but for what failed too often."""

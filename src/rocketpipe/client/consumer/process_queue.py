@@ -28,10 +28,9 @@ class ProcessQueue:
 
     def put(self, messages: Sequence[StoredMessage], next_offset: int) -> None:
         """Pulled: these, and nothing else before `next_offset`."""
-        size = 0
-        for message in messages:
-            self._waiting[message.queue_offset] = len(message.body)
-            size += len(message.body)
+        sizes = {message.queue_offset: len(message.body) for message in messages}
+        size = sum(sizes.values())
+        self._waiting |= sizes
         if messages:
             self._last_put = messages[-1].queue_offset
         self.bytes += size

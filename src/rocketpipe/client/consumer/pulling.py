@@ -1,16 +1,23 @@
 """Pulling: one request for the messages of a queue from an offset on."""
 
+import asyncio
 from enum import Enum
 from typing import NamedTuple
 
 from rocketpipe.client.instance import ClientInstance
-from rocketpipe.client.route import MASTER_ID
+from rocketpipe.client.route import MASTER_ID, TopicRoute
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError, NoRoute, RemotingError
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.address import Address
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData
-from rocketpipe.wire.requests.reading import PULL_SUBSCRIPTION, PULL_SUSPEND, PullMessage
+from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.requests.reading import (
+    PULL_SUBSCRIPTION,
+    PULL_SUSPEND,
+    PullAnswer,
+    PullMessage,
+)
 
 RESET = "OFFSET_RESET"  # the remark of a broker at which somebody has reset the group's offset
 
@@ -22,6 +29,9 @@ class PullStatus(Enum):
     NO_NEW = ResponseCode.PULL_NOT_FOUND
     NO_MATCHED = ResponseCode.PULL_RETRY_IMMEDIATELY
     OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+_STATUSES = {int(status.value): status for status in PullStatus}
 
 
 class Pulled(NamedTuple):
@@ -63,8 +73,54 @@ class Puller:
 
         The broker knows the subscription of a member of the group from its heartbeats.
         """
+        request = self._request(queue, offset, subscription, messages_max, suspend, is_member)
+        address = self._address(queue)
+        if address is None:
+            address = await broker_address(self._instance, queue, self._broker_id(queue))
+        try:
+            answer = await self._instance.connections.request(
+                address, request, timeout=self._timeout
+            )
+        except BrokerError as error:
+            if error.code == ResponseCode.GO_AWAY:
+                leave(self._instance, address)
+            raise
+        except RemotingError:
+            self._suggested.pop(queue, None)  # the master may do better
+            self._instance.routes.refresh_soon(queue.topic)
+            raise
+        return self._pulled(queue, answer)
+
+    def pull_nowait(
+        self, queue: MessageQueue, offset: int, subscription: SubscriptionData, *, messages_max: int
+    ) -> "asyncio.Future[RemotingCommand] | None":
+        """An answer for `read`, once it is here; None if something has to be waited for before."""
+        address = self._address(queue)
+        connection = None if address is None else self._instance.connections.find(address)
+        if connection is None:
+            return None
+        request = self._request(queue, offset, subscription, messages_max)
+        command = request.to_command()
+        command.serialize_type = self._instance.settings.remoting.serialize_type
+        return connection.invoke_nowait(command, timeout=self._timeout)
+
+    def read(self, queue: MessageQueue, answer: RemotingCommand) -> Pulled | None:
+        """What it says; None when the broker refused."""
+        if answer.code not in PullMessage.accepts:
+            return None
+        return self._pulled(queue, PullAnswer.from_answer(answer))
+
+    def _request(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        subscription: SubscriptionData,
+        messages_max: int,
+        suspend: float = 0.0,
+        is_member: bool = False,
+    ) -> PullMessage:
         sys_flag = PULL_SUSPEND if suspend else 0
-        request = PullMessage(
+        return PullMessage(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
@@ -78,33 +134,29 @@ class Puller:
             expression_type=subscription.expression_type,
             broker_name=queue.broker_name,
         )
-        broker_id = self._suggested.get(queue, MASTER_ID)
-        address = await broker_address(self._instance, queue, broker_id)
-        try:
-            answer = await self._instance.connections.request(
-                address, request, timeout=self._timeout
-            )
-        except BrokerError as error:
-            if error.code == ResponseCode.GO_AWAY:
-                leave(self._instance, address)
-            raise
-        except RemotingError:
-            self._suggested.pop(queue, None)  # the master may do better
-            self._instance.routes.refresh_soon(queue.topic)
-            raise
+
+    def _pulled(self, queue: MessageQueue, answer: PullAnswer) -> Pulled:
         header = answer.header
-        if header.suggest_which_broker_id == MASTER_ID:
-            self._suggested.pop(queue, None)
-        else:
+        if header.suggest_which_broker_id != MASTER_ID:
             self._suggested[queue] = header.suggest_which_broker_id
+        elif self._suggested:
+            self._suggested.pop(queue, None)
         return Pulled(
-            PullStatus(answer.code),
+            _STATUSES[answer.code],
             header.next_begin_offset,
             header.min_offset,
             header.max_offset,
             answer.body,
             answer.remark or "",
         )
+
+    def _broker_id(self, queue: MessageQueue) -> int:
+        return self._suggested.get(queue, MASTER_ID) if self._suggested else MASTER_ID
+
+    def _address(self, queue: MessageQueue) -> Address | None:
+        """Where the queue can be read, as far as that is known already."""
+        route = self._instance.routes.find(queue.topic)
+        return None if route is None else _reader_of(route, queue, self._broker_id(queue))
 
     def forget(self, queue: MessageQueue) -> None:
         self._suggested.pop(queue, None)
@@ -117,11 +169,18 @@ async def broker_address(
     timeout = instance.settings.request_timeout
     for ask in (instance.routes.get, instance.routes.refresh):
         route = await ask(queue.topic, None, timeout=timeout)
-        brokers = route.brokers.get(queue.broker_name)
-        if brokers:
-            return brokers.get(broker_id) or brokers.get(MASTER_ID) or min(brokers.items())[1]
+        address = _reader_of(route, queue, broker_id)
+        if address is not None:
+            return address
     asked = tuple(instance.name_servers.addresses)
     raise NoRoute(queue.topic, asked, f"there is no broker {queue.broker_name!r}")
+
+
+def _reader_of(route: TopicRoute, queue: MessageQueue, broker_id: int) -> Address | None:
+    brokers = route.brokers.get(queue.broker_name)
+    if not brokers:
+        return None
+    return brokers.get(broker_id) or brokers.get(MASTER_ID) or min(brokers.items())[1]
 
 
 def leave(instance: ClientInstance, address: Address) -> None:

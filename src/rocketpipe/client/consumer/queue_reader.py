@@ -142,9 +142,11 @@ class QueueReader:
         messages: list[StoredMessage] = []
         if pulled.status is PullStatus.FOUND:
             found = decode_records(pulled.body, broker_name=queue.queue.broker_name)
-            # An inner batch may begin before the offset we asked for.
-            fresh = [each for each in found if each.queue_offset >= queue.next_offset]
-            messages = wanted(subscription, fresh)
+            if (
+                found and found[0].queue_offset < queue.next_offset
+            ):  # an inner batch may begin before it
+                found = [each for each in found if each.queue_offset >= queue.next_offset]
+            messages = wanted(subscription, found)
         queue.put(messages, pulled.next_offset)
         if messages:
             self._take(queue, messages)

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from struct import Struct
 from typing import TypeVar
 
@@ -19,9 +20,17 @@ from rocketpipe.client.consumer.pulling import Pulled, Puller, PullStatus
 from rocketpipe.client.consumer.settings import PullConsumerSettings
 from rocketpipe.client.consumer.subscriptions import is_filtered
 from rocketpipe.codes import ResponseCode
-from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, OffsetGap, RemotingError
+from rocketpipe.errors import (
+    BrokerError,
+    InvalidSetting,
+    MalformedRecord,
+    MQError,
+    OffsetGap,
+    RemotingError,
+)
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData
+from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.record import QUEUE_OFFSET_AT, SYS_FLAG_AT, record_starts
 from rocketpipe.wire.sys_flag import INNER_BATCH
 
@@ -50,15 +59,20 @@ _QUEUE_OFFSET = Struct(">q")
 class _Span:
     """Some neighbouring offsets, and the answers for them as they come."""
 
+    next_offset: int  # where the next pull begins, and in the end where the queue goes on
     end: int
-    next_offset: int  # where the queue goes on, in the end
     bodies: deque[bytes] = field(default_factory=deque)
-    arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    task: "asyncio.Task[None] | None" = None
+    answer: "asyncio.Future[RemotingCommand] | None" = None  # of the pull that is on its way
+    error: MQError | None = None  # an answer that makes no sense
 
 
 class RangeReader:
-    """Pulls the offsets of one queue from `start` up to, and without, `end`."""
+    """Pulls the offsets of one queue from `start` up to, and without, `end`.
+
+    Pulls are sent, and whole answers to them taken, without a task for each: a task would cost more
+    than the pull. Whatever else happens is left to the turn of the span it happened to: then what
+    has to be waited for is waited for.
+    """
 
     def __init__(
         self,
@@ -78,8 +92,8 @@ class RangeReader:
         self._require_filter = require_filter
         self._is_filtered = is_filtered(subscription)
         self._held_bytes = 0
-        self._first: _Span | None = None  # the one that is given out now
-        self._room = asyncio.Event()  # something was given out
+        self._spans: deque[_Span] = deque()
+        self._changed: asyncio.Future[None] | None = None  # the first span, if that is waited for
 
     async def read(self, start: int, end: int) -> AsyncIterator[bytes]:
         """Answers in order, none of them empty."""
@@ -90,69 +104,85 @@ class RangeReader:
             PASSING - {ResponseCode.SYSTEM_ERROR},  # here it means that the broker has no SQL92
         )
         size = self._settings.pull_batch_size * (FILTERED_SPAN if self._is_filtered else 1)
-        spans: deque[_Span] = deque()
-        offset = start
+        spans, offset = self._spans, start
         loop = asyncio.get_running_loop()
         try:
             while spans or offset < end:
                 while offset < end and len(spans) < self._settings.pulls_in_flight_max:
-                    span = _Span(min(offset + size, end), offset)
-                    span.task = loop.create_task(self._fill(span))
+                    span = _Span(offset, min(offset + size, end))
                     spans.append(span)
+                    self._pull_on(span)
                     offset = span.end
-                self._first = spans[0]
-                self._room.set()
-                async for body in self._given_out(spans[0]):
-                    yield body
-                offset = max(offset, spans.popleft().next_offset)  # nothing to ask for in a gap
+                span = spans[0]
+                while span.bodies or span.next_offset < span.end:
+                    if span.bodies:
+                        body = span.bodies.popleft()
+                        self._held_bytes -= len(body)
+                        yield body
+                    elif span.answer is not None:
+                        self._changed = loop.create_future()
+                        await self._changed
+                    elif span.error is not None:
+                        raise span.error
+                    else:
+                        await self._pull_patiently(span)
+                spans.popleft()
+                offset = max(offset, span.next_offset)  # nothing to ask for in a gap
         finally:
-            tasks = [span.task for span in spans if span.task is not None]
-            for each in tasks:
-                each.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            for span in spans:
+                if span.answer is not None:
+                    span.answer.cancel()
 
-    async def _given_out(self, span: _Span) -> AsyncIterator[bytes]:
-        """The answers of a span, as they come; what ended it early is raised after them."""
-        assert span.task is not None
-        while True:
-            while span.bodies:
-                body = span.bodies.popleft()
-                self._held_bytes -= len(body)
-                self._room.set()
-                yield body
-            if span.task.done():
-                span.task.result()
-                return
-            span.arrived.clear()
-            await span.arrived.wait()
+    def _pull_on(self, span: _Span) -> None:
+        """Send the next pull of a span, if it can be sent now and there is room for its answer."""
+        if span.next_offset < span.end and self._held_bytes < HELD_BYTES_MAX:
+            count = min(span.end - span.next_offset, self._settings.pull_batch_size)
+            span.answer = self._puller.pull_nowait(
+                self._queue, span.next_offset, self._subscription, messages_max=count
+            )
+            if span.answer is not None:
+                span.answer.add_done_callback(partial(self._arrived, span))
 
-    async def _fill(self, span: _Span) -> None:
-        try:
-            while span.next_offset < span.end:
-                await self._wait_for_room(span)
-                offset = span.next_offset
-                pulled = await self._pull(offset, span.end - offset)
-                if pulled.status is PullStatus.FOUND:
-                    body = self._check(pulled, offset, span.end)
-                    if body:
-                        self._held_bytes += len(body)
-                        span.bodies.append(body)
-                        span.arrived.set()
-                    span.next_offset = pulled.next_offset
-                elif pulled.status is PullStatus.NO_MATCHED and self._is_filtered:
-                    span.next_offset = max(offset + 1, pulled.next_offset)
-                elif pulled.is_reset:  # no concern of ours, who know which range we want
-                    await asyncio.sleep(RETRY_PAUSE)
-                else:
-                    span.next_offset = self._over_gap(offset, span.end, pulled)
-        finally:
-            span.arrived.set()
+    def _arrived(self, span: _Span, answer: "asyncio.Future[RemotingCommand]") -> None:
+        span.answer = None
+        if not answer.cancelled() and answer.exception() is None:
+            try:
+                pulled = self._puller.read(self._queue, answer.result())
+                if pulled is not None and self._take(span, pulled):
+                    self._pull_on(span)
+            except MQError as error:
+                span.error = error
+        changed = self._changed
+        if changed is not None and span is self._spans[0] and not changed.done():
+            changed.set_result(None)
 
-    async def _wait_for_room(self, span: _Span) -> None:
-        """While too much waits to be given out, only that is asked for which comes next."""
-        while self._held_bytes >= HELD_BYTES_MAX and (span is not self._first or span.bodies):
-            self._room.clear()
-            await self._room.wait()
+    def _take(self, span: _Span, pulled: Pulled) -> bool:
+        """Whether an answer brings its span on by itself."""
+        offset = span.next_offset
+        if pulled.status is PullStatus.FOUND:
+            body = self._check(pulled, offset, span.end)
+            if body:
+                self._held_bytes += len(body)
+                span.bodies.append(body)
+            span.next_offset = pulled.next_offset
+            return True
+        if pulled.status is PullStatus.NO_MATCHED and self._is_filtered:
+            span.next_offset = max(offset + 1, pulled.next_offset)
+            return True
+        return False
+
+    async def _pull_patiently(self, span: _Span) -> None:
+        """Bring the first span on, where the broker has to be waited for, or asked again."""
+        offset = span.next_offset
+        pulled = await self._pull(offset, span.end - offset)
+        if self._take(span, pulled):
+            for each in self._spans:  # now that this broker answers
+                if each.answer is None and each.error is None:
+                    self._pull_on(each)
+        elif pulled.is_reset:  # no concern of ours, who know which range we want
+            await asyncio.sleep(RETRY_PAUSE)
+        else:
+            span.next_offset = self._over_gap(offset, span.end, pulled)
 
     async def _pull(self, offset: int, messages_max: int) -> Pulled:
         """An answer; for the end of a queue a little later, as a queue follows the log."""

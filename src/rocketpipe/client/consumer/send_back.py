@@ -20,7 +20,6 @@ from rocketpipe.wire.requests.sending import ConsumerSendMsgBack
 
 log = logging.getLogger(__name__)
 
-INNER_PRODUCER = "CLIENT_INNER_PRODUCER"
 FIRST_DELAY_LEVEL = 3
 SEND_TIMEOUT = 5.0
 INT_MAX = (1 << 31) - 1
@@ -41,7 +40,9 @@ class SendBack:
         self.times_max = times
         client = settings.client_settings()
         own = {name: getattr(client, name) for name in client.__dataclass_fields__}
-        inner = ProducerSettings(INNER_PRODUCER, **own)
+        # In Java's place, CLIENT_INNER_PRODUCER, ACL 1 would look for a right to the retry topic of
+        # that group, which no reader has: so there Java's orderly consumers can't bury anything.
+        inner = ProducerSettings(settings.consumer_group, **own)
         environment = instance.environment
         self._packer = Packer(inner, instance.new_message_id, environment.clock.wall_ms)
         policy = policy_settings(inner.policy).build(environment.dice)
