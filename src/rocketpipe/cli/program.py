@@ -37,6 +37,7 @@ COMMANDS = {
     "offsets": "offsets",
     "broker": "brokers",
     "cluster": "brokers",
+    "archive": "archive",
     "completion": "completion",
 }
 
