@@ -32,6 +32,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--topic", action="append", metavar="NAME", help="may be given several times"
     )
     which.add_argument("--pattern", metavar="REGEX", help="all topics with such a name")
+    add("--format", choices=("parquet", "delta"), default="parquet", help="parquet by default")
     add("--once", action="store_true", help="end when all is read that is there now")
     add(
         "--as",
@@ -93,6 +94,7 @@ def run(args: argparse.Namespace) -> None:
         settings = ArchiveSettings(
             source=source,
             table=args.table,
+            format=args.format,
             body=args.body,
             schema=text_or_file(args.schema),
             keep_body=args.keep_body,

@@ -42,6 +42,7 @@ class ArchiveSettings:
 
     source: Mapping[str, str] = field(repr=False)
     table: str
+    format: str = PARQUET
     body: str = BINARY
     schema: str | None = None  # json: inferred if it is not given; avro: an Avro schema
     keep_body: bool = False  # beside what was made of it
@@ -54,6 +55,13 @@ class ArchiveSettings:
     def __post_init__(self) -> None:
         if self.body not in KINDS:
             raise InvalidSetting(f"body is {self.body!r}: it must be one of {', '.join(KINDS)}")
+        if self.format == "delta":
+            raise InvalidSetting(
+                "format delta: no release of delta-spark works with PySpark 4.3 yet (4.4.1 goes up "
+                f"to 4.2): use {PARQUET}"
+            )
+        if self.format != PARQUET:
+            raise InvalidSetting(f"format is {self.format!r}: it must be {PARQUET}")
         if not self.table:
             raise InvalidSetting("table is empty: name a folder")
         if self.schema is not None and self.body not in (JSON, AVRO):
