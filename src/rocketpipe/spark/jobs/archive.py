@@ -146,6 +146,8 @@ def archive(
         lag = _tell(query, table, before, clock.monotonic() - started, on_progress)
         table.roll(everything=True)
     except Exception as error:
+        if before.number == 0:
+            table.discard()
         raise job_error(error) from error
     after = table.state
     assert after is not None

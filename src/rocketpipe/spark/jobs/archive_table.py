@@ -168,6 +168,12 @@ class ArchiveTable:
         self._delete_drafts()
         return self.state
 
+    def discard(self) -> None:
+        """Leave nothing behind of a table that holds nothing: its first run failed."""
+        if self.state is not None and self.state.batch < 0:
+            self.folder.delete(HOME)
+            self.state = None
+
     def read_state(self) -> State | None:
         numbers = [
             int(found[1]) for each in self.folder.names(HOME) if (found := _STATE.fullmatch(each))
