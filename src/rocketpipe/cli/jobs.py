@@ -94,8 +94,7 @@ def require_spark(args: argparse.Namespace) -> None:
 
 @contextmanager
 def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]":
-    """A session for a command, stopped at its end; Spark's errors become one line each."""
-    from rocketpipe.spark.jobs.failures import job_error
+    """A session for a command, stopped at its end."""
     from rocketpipe.spark.jobs.session import spark_session
 
     session = spark_session(
@@ -103,10 +102,6 @@ def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]"
     )
     try:
         yield session
-    except Exception as error:
-        if type(error).__module__.startswith(("pyspark", "py4j")):
-            raise job_error(error) from error
-        raise
     finally:
         _stop(session)
 

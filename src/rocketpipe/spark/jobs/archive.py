@@ -24,7 +24,7 @@ from rocketpipe.spark.jobs.bodies import (
     inferred_schema,
     spark_schema,
 )
-from rocketpipe.spark.jobs.failures import job_error
+from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress, lag_of
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.spark.stream_reader import HAS_LIMITS
@@ -104,12 +104,14 @@ class ArchiveReport:
         return f"{self.table.rstrip('/')}/{QUARANTINE}"
 
 
+@one_line_errors()
 def start_archive(spark: SparkSession, settings: ArchiveSettings) -> StreamingQuery:
     """The query, running. When it has ended, `settle` publishes what still waits."""
     table = _table(spark, settings)
     return _start(spark, settings, table, _open(spark, settings, table))
 
 
+@one_line_errors()
 def settle(spark: SparkSession, settings: ArchiveSettings) -> State:
     """Publish all that an archive has read, when its query has ended."""
     table = _table(spark, settings)
@@ -119,6 +121,7 @@ def settle(spark: SparkSession, settings: ArchiveSettings) -> State:
     return table.state
 
 
+@one_line_errors()
 def archive(
     spark: SparkSession,
     settings: ArchiveSettings,
@@ -145,10 +148,10 @@ def archive(
             query.stop()
         lag = _tell(query, table, before, clock.monotonic() - started, on_progress)
         table.roll(everything=True)
-    except Exception as error:
+    except Exception:
         if before.number == 0:
             table.discard()
-        raise job_error(error) from error
+        raise
     after = table.state
     assert after is not None
     return ArchiveReport(

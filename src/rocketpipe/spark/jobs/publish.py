@@ -27,7 +27,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.bodies import spark_schema
-from rocketpipe.spark.jobs.failures import job_error
+from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress
 from rocketpipe.spark.jobs.publish_state import PublishState, state_file
 from rocketpipe.spark.jobs.sending import (
@@ -120,6 +120,7 @@ class PublishReport:
     stopped: bool  # before the end: the same job id goes on
 
 
+@one_line_errors()
 def publish(
     spark: SparkSession,
     settings: PublishSettings,
@@ -133,11 +134,8 @@ def publish(
     job_id = settings.job_id or uuid.uuid4().hex[:12]
     options = WriteOptions.parse(settings.target, is_stream=False)
     queues = queues_of(options, [settings.topic])
-    try:
-        frame = _read(spark, settings)
-        sizes = _sizes(spark, frame)
-    except Exception as error:
-        raise job_error(error) from error
+    frame = _read(spark, settings)
+    sizes = _sizes(spark, frame)
     columns = _messages(frame, settings)
     folder = Path(settings.state) if settings.state else None
     state = PublishState.open(
@@ -147,11 +145,8 @@ def publish(
     stored: Mapping[str, frozenset[int]] = {}
     if state.has_begun and not state.is_done:
         since = state.started_ms - CLOCKS_APART_MS
-        try:
-            source = connection_options(settings.target)
-            stored = stored_rows(spark, source, settings.topic, since, begins, state.done)
-        except Exception as error:
-            raise job_error(error) from error
+        source = connection_options(settings.target)
+        stored = stored_rows(spark, source, settings.topic, since, begins, state.done)
     tasks = max(1, min(columns.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism))
     sending = Sending(
         options=options,

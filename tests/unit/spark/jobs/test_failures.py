@@ -3,7 +3,7 @@
 import pytest
 
 from rocketpipe.errors import JobError, NoRoute
-from rocketpipe.spark.jobs.failures import job_error, one_line
+from rocketpipe.spark.jobs.failures import one_line, one_line_errors
 
 STREAM = """[STREAM_FAILED] Query [id = 1-2, runId = 3-4] terminated with exception: [PYTHON_DATA] x
 Traceback (most recent call last):
@@ -46,5 +46,8 @@ def test_the_line_says_what_matters(text: str, line: str) -> None:
 
 def test_our_own_errors_stay_as_they_are() -> None:
     error = NoRoute("t", ["a"], "r")
-    assert job_error(error) is error
-    assert isinstance(job_error(ValueError("x")), JobError)
+    with pytest.raises(NoRoute) as raised, one_line_errors():
+        raise error
+    assert raised.value is error
+    with pytest.raises(JobError, match="bad thing"), one_line_errors():
+        raise ValueError("bad thing")
