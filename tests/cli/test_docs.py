@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpipe.cli.connecting import cluster_options
+from rocketpipe.cli.jobs import job_options
 from rocketpipe.cli.program import parser
 from tests.cli.command_tree import commands
 
@@ -15,6 +16,9 @@ SECTIONS: dict[str, str] = dict(
     re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", DOCS, re.MULTILINE | re.DOTALL)
 )
 COMMON = SECTIONS["Options of every command that talks to a cluster"]
+
+
+JOBS = ("archive", "publish", "replay")
 
 
 def options(of: argparse.ArgumentParser) -> set[str]:
@@ -40,7 +44,7 @@ def test_every_command_and_option_is_told(name: str, command: argparse.ArgumentP
     told = set(re.findall(r"--[a-z][\w-]*", section(name)))
     if name == "serve":
         return  # its options have a page of their own, and a test there
-    common = options(cluster_options())
+    common = options(job_options() if name in JOBS else cluster_options())
     missing = options(command) - told - (common if name != "completion" else {"--debug"})
     assert not missing, f"docs/command-line.md does not tell of {missing} of {name}"
 
@@ -48,6 +52,8 @@ def test_every_command_and_option_is_told(name: str, command: argparse.ArgumentP
 def test_the_common_options_are_told() -> None:
     told = set(re.findall(r"`(--[a-z][\w-]*)", COMMON))
     assert told == options(cluster_options())
+    told = set(re.findall(r"`(--[a-z][\w-]*)", SECTIONS["Options of every Spark job"]))
+    assert told >= options(job_options()) - options(cluster_options())
 
 
 def test_no_option_is_told_that_does_not_exist() -> None:
