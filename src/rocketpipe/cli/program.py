@@ -38,6 +38,7 @@ COMMANDS = {
     "offsets": "offsets",
     "broker": "brokers",
     "cluster": "brokers",
+    "archive": "archive",
     "completion": "completion",
 }
 
