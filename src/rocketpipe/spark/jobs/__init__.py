@@ -1,0 +1,1 @@
+"""Ready-made jobs around format("rocketmq"), one to a module."""
