@@ -13,6 +13,7 @@ import pytest
 from rocketpipe import Admin, PullConsumer
 from rocketpipe.demo.clusters import EMBEDDED_BROKERS
 from rocketpipe.testing import EmbeddedCluster
+from rocketpipe.wire.record import decode_records
 from tests.apache.cluster import ApacheCluster
 from tests.demo.conftest import StartDemo
 
@@ -30,7 +31,7 @@ def in_the_cluster(namesrv: str, topic: str) -> list[tuple[str, int, int, str]]:
             for answer in consumer.pull_range(queue, places.min_offset, places.max_offset):
                 found += [
                     (queue.broker_name, queue.queue_id, each.queue_offset, each.message_id)
-                    for each in answer.messages
+                    for each in decode_records(answer)
                 ]
     return found
 
@@ -42,7 +43,7 @@ def in_the_table(folder: Path, topic: str) -> list[tuple[str, int, int, str]]:
         columns = ["brokerName", "queueId", "queueOffset", "messageId"]
         rows = pyarrow.parquet.read_table(file, columns=columns, partitioning=None).to_pylist()
         found += [tuple(row[name] for name in columns) for row in rows]
-    return found  # type: ignore[return-value]
+    return found
 
 
 def test_a_short_demo_tells_the_truth(start_demo: StartDemo) -> None:

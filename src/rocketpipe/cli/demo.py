@@ -171,6 +171,7 @@ def _log_to(path: Path) -> Iterator[None]:
     root = logging.getLogger()
     file = logging.FileHandler(path, delay=True)
     file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # every call into Java, otherwise
     before, root.handlers = root.handlers, [file]
     try:
         yield

@@ -58,6 +58,6 @@ def out_of_order(stored: Iterable[Stored]) -> list[str]:
 def _is_in_order(rows: Sequence[Stored]) -> bool:
     if len({row.queue for row in rows}) > 1:
         return False
-    sequences = [row.sequence for row in sorted(rows, key=lambda row: row.offset)]
+    sequences = [row.sequence or 0 for row in sorted(rows, key=lambda row: row.offset)]
     first_seen = list(dict.fromkeys(sequences))
     return first_seen == sorted(first_seen)

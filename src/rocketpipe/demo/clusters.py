@@ -57,7 +57,7 @@ def embedded(folder: Path) -> Iterator[Subject]:
         settings=EMBEDDED_SETTINGS,
     ) as cluster:
         client = {"namesrv": cluster.namesrv}
-        with Admin(**client) as admin:
+        with Admin(namesrv=cluster.namesrv) as admin:
             brokers = _open_shop(admin, "orders", "activity")
         yield Subject(
             what=f"embedded, {len(brokers)} brokers in processes of their own, one with a slave",

@@ -19,7 +19,7 @@ from rocketpipe.demo.run import POLL_NAME_SERVER_SECONDS, PRODUCERS, Run, Sent
 from rocketpipe.demo.settings import DemoSettings
 from rocketpipe.demo.tally import quantile
 from rocketpipe.demo.view import Snapshot, View
-from rocketpipe.report.facts import Event, PolicySummary, ReportFacts
+from rocketpipe.report.facts import Event, PolicySummary, Reconciled, ReportFacts
 from rocketpipe.report.page import write_report
 from rocketpipe.spark.jobs.audit import AuditSettings, audit
 
@@ -90,7 +90,7 @@ class RunResult:
         }
 
     @property
-    def _reconciled(self) -> Sequence[Any]:
+    def _reconciled(self) -> Sequence[Reconciled]:
         return self.facts.reconciliation or ()
 
 
@@ -208,7 +208,9 @@ class Demo:
             events=[
                 Event(
                     at_ms=sent.started_ms + round(each.began * 1000),
-                    until_ms=each.ended and sent.started_ms + round(each.ended * 1000),
+                    until_ms=None
+                    if each.ended is None
+                    else sent.started_ms + round(each.ended * 1000),
                     broker=each.event.broker,
                     what=each.event.what,
                 )

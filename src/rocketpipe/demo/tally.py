@@ -89,7 +89,8 @@ class Tally:
                 name,
                 stored[name] / RECENT_SECONDS,
                 stored[name] / total if total else 0.0,
-                *(quantile(self._latencies(name), share) for share in (0.5, 0.99)),
+                quantile(self._latencies(name), 0.5),
+                quantile(self._latencies(name), 0.99),
                 self._state(name, isolated.get(name, 0), producers),
             )
             for name in names
