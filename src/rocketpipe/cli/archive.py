@@ -1,14 +1,20 @@
 """`archive`: topics to a table of Parquet files."""
 
 import argparse
-from pathlib import Path
 
 from rocketpipe.cli.commands import Commands
-from rocketpipe.cli.jobs import job_options, job_session, source_options, stop_at_ctrl_c
+from rocketpipe.cli.jobs import (
+    add_filters,
+    filter_options,
+    job_options,
+    job_session,
+    source_options,
+    stop_at_ctrl_c,
+    text_or_file,
+)
 from rocketpipe.cli.output import print_facts, print_json
 from rocketpipe.cli.progress_bar import progress_bar
 from rocketpipe.cli.texts import TIME_HELP, count, moment_ms, seconds, size
-from rocketpipe.errors import InvalidSetting
 
 
 def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
@@ -49,8 +55,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         metavar="WHERE",
         help=f"where a new table begins: first, last, or a time: {TIME_HELP}; first by default",
     )
-    add("--tag", metavar="EXPRESSION", help="only messages with such a tag: 'paid || refunded'")
-    add("--sql", metavar="EXPRESSION", help="only messages with such properties: 'amount > 100'")
+    add_filters(command)
     add("--interval", type=seconds, default=1.0, metavar="TIME", help="between batches; 1s")
     add("--batch-rows", type=count, default=200_000, metavar="N", help="rows of a batch; 200000")
     add(
@@ -69,14 +74,11 @@ def _start(text: str) -> str | int:
 
 
 def run(args: argparse.Namespace) -> None:
-    source = source_options(args)
+    source = {**source_options(args), **filter_options(args)}
     if args.pattern:
         source["topicPattern"] = args.pattern
     else:
         source["topic"] = ",".join(args.topic)
-    for name, value in (("tags", args.tag), ("sql", args.sql)):
-        if value is not None:
-            source[name] = value
     if isinstance(args.start, int):
         source["startingTimestamp"] = str(args.start)
         source["startingOffsetsByTimestampStrategy"] = "latest"
@@ -120,13 +122,3 @@ def run(args: argparse.Namespace) -> None:
         print_facts(facts)
     if stop.is_set():
         raise KeyboardInterrupt
-
-
-def text_or_file(text: str | None) -> str | None:
-    """What was typed, or what stands in the file named behind an @."""
-    if text is None or not text.startswith("@"):
-        return text
-    try:
-        return Path(text[1:]).read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidSetting(f"{text[1:]} can't be read: {error}") from None

@@ -6,18 +6,28 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rocketpipe.cli.connecting import cluster_options, credentials
-from rocketpipe.cli.output import require_rich
+from rocketpipe.cli.output import (
+    print_facts,
+    print_table,
+    print_text,
+    print_title,
+    require_rich,
+    say,
+)
 from rocketpipe.cli.texts import pair
 from rocketpipe.client.settings import NAMESRV_VARIABLE
-from rocketpipe.errors import JobError
+from rocketpipe.errors import InvalidSetting, JobError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from rocketpipe.spark.jobs.sending import Sent
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"  # where `rocketpipe serve` listens
 DEFAULT_MASTER = "local[*]"
@@ -58,6 +68,17 @@ def source_options(args: argparse.Namespace) -> dict[str, str]:
     if args.tls_ca:
         options["tlsCaFile"] = args.tls_ca
     return options
+
+
+def add_filters(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
+    add("--tag", metavar="EXPRESSION", help="only messages with such a tag: 'paid || refunded'")
+    add("--sql", metavar="EXPRESSION", help="only messages with such properties: 'amount > 100'")
+
+
+def filter_options(args: argparse.Namespace) -> dict[str, str]:
+    filters = {"tags": args.tag, "sql": args.sql}
+    return {name: value for name, value in filters.items() if value is not None}
 
 
 @contextmanager
@@ -114,3 +135,64 @@ def stop_at_ctrl_c() -> Iterator[Event]:
         yield wanted
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def text_or_file(text: str | None) -> str | None:
+    """What was typed, or what stands in the file named behind an @."""
+    if text is None or not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"{text[1:]} can't be read: {error}") from None
+
+
+# What was sent.
+
+
+def sent_json(sent: "Sent") -> dict[str, Any]:
+    return {
+        "rows": sent.rows,
+        "bytes": sent.bytes,
+        "skipped": sent.skipped,
+        "requests": sent.requests,
+        "retries": sent.retries,
+        "bad": sent.bad,
+        "bad_rows": list(sent.bad_rows),
+        "queues": [
+            {"topic": topic, "broker": broker, "queue": queue, "rows": rows}
+            for (topic, broker, queue), rows in sorted(sent.queues.items())
+        ],
+    }
+
+
+def print_sent(sent: "Sent", *, is_dry: bool) -> None:
+    """How much, and where it is now."""
+    facts: dict[str, object] = {"rows": sent.rows, "bytes": sent.bytes}
+    if sent.skipped:
+        facts["sent before"] = sent.skipped
+    if is_dry:
+        facts["bad"] = sent.bad
+    else:
+        facts |= {"requests": sent.requests, "retries": sent.retries}
+    print_facts(facts)
+    if sent.queues:
+        print_title("sent to")
+        print_table(
+            ("topic", "broker", "queue", "rows"),
+            [(*queue, rows) for queue, rows in sorted(sent.queues.items())],
+        )
+    if sent.bad_rows:
+        print_title("can't be sent")
+        for row in sent.bad_rows:
+            print_text(row)
+        if sent.bad > len(sent.bad_rows):
+            print_text(f"... and {sent.bad - len(sent.bad_rows)} more")
+
+
+def finish(sent: "Sent", stop: Event, *, is_stopped: bool, go_on: str) -> bool:
+    """Whether all is well; KeyboardInterrupt if Ctrl-C ended it before its end."""
+    if is_stopped:
+        say(f"stopped; {go_on}")
+        raise KeyboardInterrupt
+    return not sent.bad

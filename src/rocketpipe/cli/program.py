@@ -39,6 +39,8 @@ COMMANDS = {
     "broker": "brokers",
     "cluster": "brokers",
     "archive": "archive",
+    "publish": "publish",
+    "replay": "replay",
     "completion": "completion",
 }
 

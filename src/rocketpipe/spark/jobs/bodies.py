@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import BooleanType, DataType, StringType, StructField, StructType
 
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.failures import one_line
@@ -23,8 +23,8 @@ BINARY, TEXT, JSON, AVRO = "binary", "text", "json", "avro"
 KINDS = (BINARY, TEXT, JSON, AVRO)
 SAMPLE_PER_QUEUE = 200  # messages that a schema is inferred from
 
-_CORRUPT = "_not_of_this_schema"
-_PARSED, REASON = "_parsed", "reason"
+REASON = "reason"
+_PARSED, _CORRUPT, _INSIDE, _END = "_parsed", "_corrupt", "_inside", "_end"
 
 
 @dataclass(frozen=True)
@@ -59,36 +59,35 @@ NOT_UTF8 = "the body is not UTF-8"
 
 
 def _parse_json(frame: DataFrame, schema: StructType) -> DataFrame:
+    # Spark reads one JSON value and no further: of `{...} {...}` it would take the first without a
+    # word. So the body is put in the middle of an object, whose end is only found if nothing but
+    # one value stands there.
     text = fn.col("body").cast("string")
-    with_corrupt = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
+    around = fn.concat(fn.lit(f'{{"{_INSIDE}": '), text, fn.lit(f', "{_END}": true}}'))
+    inside = StructType(
+        [
+            StructField(_INSIDE, schema),
+            StructField(_END, BooleanType()),
+            StructField(_CORRUPT, StringType()),
+        ]
+    )
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     parsed = fn.col(_PARSED)
-    frame = frame.withColumn(_PARSED, fn.from_json(text, with_corrupt, options))
-    # Spark takes the first of `[{...}, {...}]` and stops reading behind `{...}`: rows would be
-    # lost without a word.
     is_bad = (
         ~fn.is_valid_utf8(text)
-        | parsed.isNull()
+        | parsed[_INSIDE].isNull()
+        | parsed[_END].isNull()
         | parsed[_CORRUPT].isNotNull()
-        | ~text.rlike(r"(?s)^\s*\{.*\}\s*$")
     )
-    why = _why_not_json(schema)
-    value: Column = fn.struct(*(parsed[field.name].alias(field.name) for field in schema.fields))
+    told = schema.json()
+    # Python looks only at those that are bad.
+    why = fn.udf(lambda body: reason(bytes(body), StructType.fromJson(json.loads(told))), "string")
     return (
-        frame.withColumn(REASON, fn.when(is_bad, why(fn.col("body"))))
-        .withColumn("value", value)
+        frame.withColumn(_PARSED, fn.from_json(around, inside, options))
+        .withColumn(REASON, fn.when(is_bad, why("body")))
+        .withColumn("value", parsed[_INSIDE])
         .drop(_PARSED)
     )
-
-
-def _why_not_json(schema: StructType) -> Any:
-    told = schema.json()
-
-    @fn.udf("string")
-    def why(body: bytes) -> str:
-        return reason(bytes(body), StructType.fromJson(json.loads(told)))
-
-    return why
 
 
 def reason(body: bytes, schema: StructType) -> str:
