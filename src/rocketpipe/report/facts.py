@@ -76,24 +76,19 @@ class Isolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """How much a policy moved away from a broker: what uniform choice would have sent, and what
-    it did send. Below 0, that much came from others. Only first attempts, and no queue that a
-    caller chose."""
+    """How much a policy moved away from a broker: what uniform choice would have sent there, and
+    what it did send. Only first attempts, and no queue that a caller or a selector chose."""
 
     policy: str
     broker: str
     sends: int
     expected: float
-    sends_isolated: int  # the same in the windows in which it was isolated
-    expected_isolated: float
+    isolated: float  # how much of what was expected came while it was isolated, and went elsewhere
 
     @property
     def moved(self) -> float:
+        """Below 0, that much came from others."""
         return self.expected - self.sends
-
-    @property
-    def moved_isolated(self) -> float:
-        return self.expected_isolated - self.sends_isolated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
