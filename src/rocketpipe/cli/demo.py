@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FOLDER = Path("out") / "demo"
 # What the demo needs beside the package, and the extra that has it.
-NEEDED = {"pyspark": "spark", "pyarrow": "spark", "rich": "cli", "matplotlib": "report"}
+NEEDED = {"pyspark": "spark", "pyarrow": "spark", "rich": "cli"}
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
