@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -202,6 +202,11 @@ def _open(spark: SparkSession, settings: ArchiveSettings, table: ArchiveTable) -
     return BodyKind(settings.body, kept)
 
 
+def _utc_date(moment: Column) -> Column:
+    """Whatever the time zone of the session."""
+    return fn.date_from_unix_date(fn.floor(fn.unix_millis(moment) / 86_400_000).cast("int"))
+
+
 def _shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
@@ -223,7 +228,7 @@ def _start(
     wanted.remove("topic")  # it is in the name of the folder
 
     def add(frame: DataFrame, batch: int) -> None:
-        parsed = kind.parse(frame.withColumn("date", fn.to_date("storeTimestamp")))
+        parsed = kind.parse(frame.withColumn("date", _utc_date(fn.col("storeTimestamp"))))
         table.add_batch(parsed, batch, wanted)
         table.roll()
 

@@ -13,7 +13,7 @@ TEXT_MAX = 600  # characters of a line
 _OURS = re.compile(r"^\s*(?:.*Error: )?rocketpipe\.errors\.\w+: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Exit)): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+\.)?([\w$]+)(?:: (.+))?$", re.MULTILINE)
-_SQLSTATE = re.compile(r"\s*SQLSTATE: \w{5}")
+_NOISE = re.compile(r"\s*SQLSTATE: \w{5}|^Query \[id = .*?\] terminated with exception: ")
 _CONDITION = re.compile(r"^\[([A-Z_.]+)\] ", re.MULTILINE)
 
 
@@ -63,5 +63,5 @@ def _without_condition(text: str) -> str:
 
 
 def _shortened(text: str) -> str:
-    text = " ".join(_SQLSTATE.sub("", _without_condition(text)).split())
+    text = " ".join(_NOISE.sub("", _without_condition(text)).split())
     return text if len(text) <= TEXT_MAX else text[:TEXT_MAX] + "..."

@@ -148,15 +148,14 @@ def publish(
     if state.has_begun and not state.is_done:
         since = state.started_ms - CLOCKS_APART_MS
         try:
-            stored = stored_rows(
-                spark, connection_options(settings.target), settings.topic, since, begins
-            )
+            source = connection_options(settings.target)
+            stored = stored_rows(spark, source, settings.topic, since, begins, state.done)
         except Exception as error:
             raise job_error(error) from error
     tasks = max(1, min(columns.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism))
     sending = Sending(
         options=options,
-        number=Numbering(begins, sorted(sizes)),
+        number=Numbering(begins, sorted(sizes), BLOCK_BYTES),
         is_dry=settings.dry_run,
         rate=settings.rate / tasks if settings.rate is not None else None,
         done=frozenset(state.done),
@@ -184,8 +183,9 @@ def publish(
 class Numbering:
     """Gives rows their units and numbers, in a task."""
 
-    def __init__(self, begins: str, paths: list[str]) -> None:
+    def __init__(self, begins: str, paths: list[str], block_bytes: int) -> None:
         self._begins = begins
+        self._block_bytes = block_bytes
         self._numbers = {path: number for number, path in enumerate(paths)}
         self._counts: dict[tuple[str, int], int] = {}
 
@@ -195,7 +195,7 @@ class Numbering:
         for path, start in zip(paths, starts, strict=True):
             row = self._counts.get((path, start), 0)
             self._counts[path, start] = row + 1
-            file, block = self._numbers[path], start // BLOCK_BYTES
+            file, block = self._numbers[path], start // self._block_bytes
             units.append(f"{self._begins}{file:0{_FILE_DIGITS}X}{block:0{_BLOCK_DIGITS}X}")
             rows.append(row)
             at = f" of the block at byte {start}" if start else ""

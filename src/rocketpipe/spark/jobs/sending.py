@@ -13,6 +13,7 @@ task by task, while the whole runs in a thread of its own and can be stopped.
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from threading import Event, Thread
@@ -41,6 +42,7 @@ UNIT, ROW, NAME, PROBLEM = "unit", "row", "name", "problem"
 POLL_SECONDS = 0.5
 BATCHES_AHEAD = 2  # sent while the next is read, as in the sink
 PACE_SECONDS = 0.2  # of a limited rate, what is sent at once
+KILL_SECONDS = 3.0  # until the workers of tasks that were cancelled are gone: Spark gives them 2
 NAMED_MAX = 20  # bad rows that are named; all are counted
 
 
@@ -128,6 +130,8 @@ def send_rows(
         if stop is not None and stop.is_set() and not is_stopped:
             is_stopped = True
             context.cancelJobGroup(group)
+            thread.join()
+            Event().wait(KILL_SECONDS)
     on_sent(tally.value)
     if failures and not is_stopped:
         raise job_error(failures[0]) from failures[0]
@@ -153,9 +157,17 @@ def queues_of(options: WriteOptions, topics: Iterable[str]) -> dict[str, Sequenc
 
 
 def stored_rows(
-    spark: SparkSession, source: Mapping[str, str], topic: str, since_ms: int, begins: str
+    spark: SparkSession,
+    source: Mapping[str, str],
+    topic: str,
+    since_ms: int,
+    begins: str,
+    done: Iterable[str],
 ) -> dict[str, frozenset[int]]:
-    """The rows that a topic holds already, by unit: of messages since then whose ids begin so."""
+    """The rows that a topic holds already, by unit: of messages since then whose ids begin so.
+
+    Of units that are done nobody needs to know.
+    """
     options = {
         **source,
         "topic": topic,
@@ -163,8 +175,11 @@ def stored_rows(
         "startingOffsetsByTimestampStrategy": "latest",
     }
     ids = spark.read.format("rocketmq").options(**options).schema("messageId string").load()
+    ids = ids.where(fn.col("messageId").startswith(begins))
+    ids = ids.withColumn(UNIT, fn.substring("messageId", 1, TASK_DIGITS))
+    known = spark.createDataFrame([(unit,) for unit in done], f"{UNIT} string")
     found: dict[str, set[int]] = {}
-    for row in ids.where(fn.col("messageId").startswith(begins)).collect():
+    for row in ids.join(fn.broadcast(known), UNIT, "left_anti").collect():
         unit, number = row.messageId[:TASK_DIGITS], row.messageId[TASK_DIGITS:]
         try:
             found.setdefault(unit, set()).add(int(number, 16))
@@ -249,7 +264,8 @@ def _wanted(
 def _not_stored(
     batches: Iterator[pa.RecordBatch], sending: Sending, tally: "_Tally"
 ) -> Iterator[pa.RecordBatch]:
-    for batch in map(sending.number, batches):
+    # A copy: whoever counts has to begin anew with each task, and workers are used again.
+    for batch in map(deepcopy(sending.number), batches):
         units, rows = batch.column(UNIT).to_pylist(), np.asarray(batch.column(ROW))
         tally.add_units(units)
         if not sending.done and not sending.stored:

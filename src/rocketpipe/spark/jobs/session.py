@@ -67,6 +67,8 @@ def spark_session(
 def _settings(is_local: bool) -> dict[str, str]:
     settings = {
         "spark.sql.session.timeZone": "UTC",
+        # Spark's own default is a type that the Parquet format has given up.
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "8",
