@@ -7,7 +7,7 @@ from rocketpipe.report.facts import PolicySummary
 from rocketpipe.report.figure import Figure, draw_faults, time_axis
 from rocketpipe.report.numbers import count, milliseconds, percent
 from rocketpipe.report.shares import broker_names, colours, effects
-from rocketpipe.report.svg import HALF, Size, Svg
+from rocketpipe.report.svg import HALF, NARROW, Size, Svg
 from rocketpipe.report.tables import Cell, table
 from rocketpipe.report.traffic_figures import draw_shares
 
@@ -87,5 +87,5 @@ def _multiple(run: PolicySummary) -> Figure:
         reading=f"p99 {milliseconds(totals.p99_ms)}, {count(totals.retries)} retries{share}.",
         draw=draw,
         legend=[(colour[name], name) for name in broker_names(facts) if colour[name] != "rest"],
-        sizes=(HALF,),
+        sizes=(HALF, NARROW),
     )

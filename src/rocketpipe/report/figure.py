@@ -33,7 +33,7 @@ class Figure:
         )
         legend = f'<ul class="legend">{keys}</ul>' if keys else ""
         about = f'<p class="about">{escape(self.about)}</p>' if self.about else ""
-        css = "figure half" if self.sizes == (HALF,) else "figure"
+        css = "figure half" if HALF in self.sizes else "figure"
         return (
             f'<figure class="{css}"><h3>{escape(self.title)}</h3>{about}{pictures}{legend}'
             f'<figcaption class="reading">{escape(self.reading)}</figcaption>{self.after}</figure>'
@@ -70,11 +70,11 @@ def draw_faults(
         width = max(axis.x(_end(event, facts)) - x, height)
         text = f"{number}  {described(event)}"
         fits = len(text) * size.font * _CHARACTER < width - 8
-        lane = next((index for index, free in enumerate(lanes) if free <= x), len(lanes))
-        lanes[lane : lane + 1] = [x + width + 3]
+        lane = next((index for index, free in enumerate(lanes) if free <= x + 0.5), len(lanes))
+        lanes[lane : lane + 1] = [x + width]
         y = top + lane * (height + 3)
         css = colour.get(event.broker or "", "rest")
-        svg.rect(x, y, width, height, f"fault {css}", more=' rx="3"')
+        svg.rect(x + 1, y, width - 2, height, f"fault {css}", more=' rx="3"')
         svg.tip(text)
         svg.text(x + 6, y + height - 6, text if fits else str(number), "fault-label")
     return top + len(lanes) * (height + 3) + (6 if lanes else 0)

@@ -99,7 +99,7 @@ def heat_figure(facts: ReportFacts) -> Figure:
         reading=readings.heat(facts),
         draw=draw,
         legend=[
-            (f"heat h{level}", f"about {count(max(1, most ** (level / HEAT_LEVELS)))}")
+            (f"heat h{level}", f"{count(max(1, most ** (level / HEAT_LEVELS)))} attempts")
             for level in levels
         ],
     )

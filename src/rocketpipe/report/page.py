@@ -107,8 +107,9 @@ def _tiles(facts: ReportFacts) -> str:
     tiles += [
         (count(totals.failed), "sends failed", totals.failed > 0),
         (count(totals.retries), "retries", False),
-        (milliseconds(totals.p50_ms), "p50 of a send", False),
-        (milliseconds(totals.p99_ms), "p99 of a send", False),
+        (milliseconds(totals.p50_ms), "half of the sends took up to", False),
+        (milliseconds(totals.p99_ms), "99 of 100 took up to", False),
+        (milliseconds(totals.max_ms), "the slowest send", False),
     ]
     cells = "".join(
         f'<div class="tile{" bad" if is_bad else ""}"><b>{escape(value)}</b>'

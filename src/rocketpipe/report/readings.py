@@ -10,6 +10,7 @@ from rocketpipe.report.shares import Effect, broker_names, effects
 NOTHING = "Nothing was sent."
 SLOW_MS = 100.0
 _CLAUSES_MAX = 3
+_EFFECTS_MAX = 4
 _UNLIKELY = 0.01  # below it, chance is no explanation
 
 
@@ -20,7 +21,7 @@ def shares(facts: ReportFacts) -> str:
     told = [each for each in effects(facts) if each.during is not None]
     if told:
         # The largest changes, in the order of time.
-        largest = sorted(told, key=_change, reverse=True)[:_CLAUSES_MAX]
+        largest = sorted(told, key=_change, reverse=True)[:_EFFECTS_MAX]
         return _sentence(_effect(each) for each in told if each in largest)
     parts = sorted(facts.brokers, key=lambda row: -row.attempts)
     even = percent(1 / len(parts))
@@ -155,14 +156,14 @@ def skew(facts: ReportFacts) -> str:
 
 
 def _judged(test: Skew) -> str:
-    figures = f"χ² = {test.chi_square:.4g}, p = {p_value(test.p_value)}"
+    figures = f"χ² = {test.chi_square:.4g}, p {p_value(test.p_value)}"
     if test.p_value < _UNLIKELY:
         return f"that is more uneven than chance makes it ({figures})"
     return f"chance alone makes it as uneven as that ({figures})"
 
 
 def p_value(value: float) -> str:
-    return "under 0.0001" if value < 0.0001 else f"{value:.2g}"
+    return "< 0.0001" if value < 0.0001 else f"= {value:.2g}"
 
 
 def pipeline(facts: ReportFacts) -> str:
@@ -193,7 +194,9 @@ def reconciliation(rows: Sequence[Reconciled]) -> str:
     lost = sum(row.lost for row in rows)
     gone = sum(row.waiting + row.uncommitted + row.expired for row in rows)
     if lost:
-        text = f"{plural(lost, 'acknowledged message')} of {count(acknowledged)} missing"
+        text = (
+            f"{plural(lost, 'acknowledged message')} of {count(acknowledged)} {_are(lost)} missing"
+        )
     elif not acknowledged:
         text = "No message was acknowledged, so none can be missing"
     elif gone:
@@ -202,16 +205,18 @@ def reconciliation(rows: Sequence[Reconciled]) -> str:
             "wait, were rolled back or are deleted"
         )
     else:
-        text = f"All {plural(acknowledged, 'acknowledged message')} stored"
+        text = f"All {count(acknowledged)} acknowledged messages are stored"
     repeated = sum(row.repeated for row in rows)
     silent = sum(row.unacknowledged for row in rows)
-    twice = f"{count(repeated)} stored more than once" if repeated else "none stored twice"
-    untold = (
-        f"{count(silent)} stored though no producer was told"
-        if silent
-        else "none stored without its producer knowing"
+    twice = (
+        f"{count(repeated)} {_are(repeated)} stored more than once" if repeated else "none twice"
     )
-    return f"{text}; {twice}; {untold}."
+    untold = f"{count(silent)} {_are(silent)} stored though no producer was told so"
+    return f"{text}; {twice}{f'; {untold}' if silent else ''}."
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _event_at(facts: ReportFacts, ms: int) -> str:

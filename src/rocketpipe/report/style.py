@@ -31,16 +31,17 @@ margin:18px 0;font-weight:600;font-size:17px}
 .verdict.good{background:var(--good-bg);color:var(--good)}
 .verdict.bad{background:var(--bad-bg);color:var(--bad)}
 .verdict.unknown{background:var(--none);color:var(--soft)}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(118px,1fr));gap:10px;margin:16px 0}
+.tiles{display:grid;grid-template-columns:repeat(5,1fr);gap:10px;margin:16px 0}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:10px 14px}
-.tile b{display:block;font-size:23px;line-height:1.25;font-variant-numeric:tabular-nums}
+.tile b{display:block;font-size:23px;line-height:1.25;white-space:nowrap;
+font-variant-numeric:tabular-nums}
 .tile span{color:var(--soft);font-size:14px}
 .tile.bad b{color:var(--bad)}
 .figure,.card{background:var(--card);border:1px solid var(--line);border-radius:10px;
 padding:16px 18px 14px;margin:14px 0}
 .pair{display:grid;grid-template-columns:1fr 1fr;gap:14px;margin:14px 0}
 .pair>*{margin:0}
-.multiples{display:grid;grid-template-columns:repeat(auto-fill,minmax(320px,1fr));gap:14px}
+.multiples{display:grid;grid-template-columns:1fr 1fr;gap:14px}
 .multiples .figure{margin:0}
 svg{display:block;width:100%;height:auto;font-family:inherit;margin-top:6px}
 svg.narrow{display:none}
@@ -94,19 +95,22 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:4px 18px;margin:8px 0;
 dt{color:var(--soft)}dd{margin:0}
 .notes{color:var(--soft);font-size:15px;padding-left:20px}
 footer{color:var(--soft);font-size:14px;margin-top:40px}
+@media(max-width:980px){.pair,.multiples{grid-template-columns:minmax(0,1fr)}
+svg.half{max-width:620px}}
 @media(max-width:759px){main{padding:18px 12px 40px}h1{font-size:24px}h2{margin-top:32px}
-.figure,.card{padding:12px 10px}.pair{grid-template-columns:minmax(0,1fr)}
-svg.wide{display:none}svg.narrow{display:block;max-width:560px}svg.half{max-width:560px}
-.tiles{grid-template-columns:repeat(auto-fit,minmax(96px,1fr));gap:8px}.tile{padding:8px 10px}
-.tile b{font-size:20px}.multiples{grid-template-columns:minmax(0,1fr)}
+.figure,.card{padding:12px 10px}svg.wide,svg.half{display:none}
+svg.narrow{display:block;max-width:560px}
+.tiles{grid-template-columns:1fr 1fr;gap:8px}.tile{padding:8px 10px}
+.tile b{font-size:20px}
 dl{grid-template-columns:1fr}dd{margin-bottom:6px}
 .stack thead{display:none}.stack tr{display:grid;grid-template-columns:1fr 1fr;padding:8px 0;
 border-bottom:1px solid var(--line)}.stack td{display:flex;justify-content:space-between;gap:8px;
 border:0;padding:2px 6px;white-space:normal}.stack td:first-child{grid-column:1/-1;font-weight:600}
-.stack td.text{grid-column:1/-1}
+.stack td.text{grid-column:1/-1}.stack td:not(.text){white-space:nowrap}
+.stack td::before{text-align:left}
 .stack td:not(:first-child)::before{content:attr(data-name);color:var(--soft)}}
 @media print{:root{--bg:#fff;--card:#fff}body{font-size:12px}main{max-width:none;padding:0}
-svg.wide{display:block}svg.narrow{display:none}.figure,.card,tr,.verdict{break-inside:avoid}
+svg.wide,svg.half{display:block}svg.narrow{display:none}.figure,.card,tr,.verdict{break-inside:avoid}
 h2{break-after:avoid}.pair{grid-template-columns:1fr 1fr}*{print-color-adjust:exact;
 -webkit-print-color-adjust:exact}details:not([open])>*{display:block}}
 @page{margin:14mm}

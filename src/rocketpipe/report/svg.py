@@ -34,8 +34,8 @@ class Size:
 
 
 WIDE = Size("wide", 1000, 14, 64, 10)
-NARROW = Size("narrow", 380, 12.5, 48, 5)
-HALF = Size("half", 480, 13, 56, 6)  # two beside each other, or one on a narrow screen
+NARROW = Size("narrow", 380, 13.5, 62, 4)
+HALF = Size("half", 480, 13, 56, 6)  # two beside each other
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from rocketpipe.report.facts import Moved, NeedlessRetries, Reconciled, ReportFa
 from rocketpipe.report.numbers import count, milliseconds, percent
 
 ROWS_MAX = 60
+ROWS_OPEN_MAX = 12  # longer ones are opened by who wants them
 _KINDS = {
     "answer_lost": "The broker had stored it; its answer was lost, or came late",
     "stored_unsafe": "The broker had said it stored it, but not safely enough",
@@ -37,10 +38,13 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Cell]], *, texts
         for pairs in (zip(columns, row, strict=True) for row in rows[:ROWS_MAX])
     )
     more = f"<p class=about>and {len(rows) - ROWS_MAX} more</p>" if len(rows) > ROWS_MAX else ""
-    return (
+    content = (
         f'<div class="scroll"><table class="stack"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{more}"
     )
+    if len(rows) <= ROWS_OPEN_MAX:
+        return content
+    return f"<details><summary>{len(rows)} rows</summary>{content}</details>"
 
 
 def _cell(value: str | Cell, name: str, is_text: bool) -> str:
@@ -192,7 +196,7 @@ def skew(facts: ReportFacts) -> str:
             row.policy,
             *(count(number) for number in (row.queues, row.sends, row.least, row.most)),
             f"{row.chi_square:.4g}",
-            readings.p_value(row.p_value),
+            readings.p_value(row.p_value).removeprefix("= "),
         ]
         for row in facts.skew
     ]

@@ -14,7 +14,7 @@ from rocketpipe.report.figure import (
 )
 from rocketpipe.report.numbers import count, milliseconds, moment, percent, short_count
 from rocketpipe.report.shares import OTHERS, broker_names, by_window, colours, stacked
-from rocketpipe.report.svg import HALF, Axis, Size, Svg, TimeAxis, nice_ticks
+from rocketpipe.report.svg import HALF, NARROW, Axis, Size, Svg, TimeAxis, nice_ticks
 
 
 def share_figure(facts: ReportFacts) -> Figure:
@@ -124,25 +124,27 @@ def availability_figure(facts: ReportFacts) -> Figure:
         axis = time_axis(facts, size)
         top = draw_faults(svg, facts, axis, 4, colour) + 4
         many = len(names) > 12
-        row, gap = (16.0, 4.0) if many else (26.0, size.font + 12)
+        row = 16.0 if many else 26.0
+        heading = 0.0 if many else size.font + 5
         y = top
+        bottom = top + len(names) * (heading + row + (4 if many else 7))
+        shade_faults(svg, facts, axis, top, bottom, colour)
         rows = {name: [each for each in facts.windows if each.broker == name] for name in names}
         for name in names:
             if not many:
                 svg.text(axis.left, y + size.font, name, "label")
-                y += size.font + 5
             else:
                 svg.text(axis.left - 6, y + 12, name[-7:], "tick", anchor="end")
+            y += heading
             _draw_states(svg, facts, axis, rows[name], y, row)
             for each in facts.isolations:
                 if each.broker == name:
                     x1, x2 = axis.x(each.start_ms), axis.x(each.end_ms)
                     svg.rect(x1, y + row * 0.62, max(x2 - x1, 2), row * 0.38, "isolated")
                     svg.tip(f"{each.policy} passed {name} over: {each.why}")
-            y += row + (gap - size.font - 5 if not many else gap)
-        shade_faults(svg, facts, axis, top, y, colour)
-        axis.draw(svg, top, y)
-        svg.height = y + size.font + 12
+            y += row + (4 if many else 7)
+        axis.draw(svg, top, bottom)
+        svg.height = bottom + size.font + 12
         return svg
 
     return Figure(
@@ -191,7 +193,8 @@ def attempts_figure(facts: ReportFacts) -> Figure:
     def draw(size: Size, label: str) -> Svg:
         height = size.font + 14
         svg = Svg(size, len(rows) * (height + 8) + 6, label)
-        left, right = 92, size.width - 130
+        left = size.font * 6.2
+        right = size.width - size.font * 9.5
         most = max((row.sends for row in rows), default=1)
         for number, row in enumerate(rows):
             y = 4 + number * (height + 8)
@@ -214,7 +217,7 @@ def attempts_figure(facts: ReportFacts) -> Figure:
         reading=readings.attempts_per_send(facts),
         draw=draw,
         legend=legend,
-        sizes=(HALF,),
+        sizes=(HALF, NARROW),
     )
 
 
@@ -263,5 +266,5 @@ def skew_figure(facts: ReportFacts) -> Figure:
         reading=readings.skew(facts),
         draw=draw,
         legend=[*((colour.get(name, "rest"), name) for name in brokers), ("mean-key", "mean")],
-        sizes=(HALF,),
+        sizes=(HALF, NARROW),
     )

@@ -85,9 +85,7 @@ def run(
         for name, values in took.items():
             if values:
                 row = _traffic(sorted(values), start_ms=start, broker=name)
-                windows.append(
-                    replace(row, failed=failed[name], stored=len(values) - failed[name])
-                )
+                windows.append(replace(row, failed=failed[name], stored=len(values) - failed[name]))
                 totals_by[name][0] += len(values)
                 totals_by[name][1] += failed[name]
     took_all.sort()
@@ -175,7 +173,9 @@ def run(
             for name in (None, *brokers)
         ],
         needless_retries=[
-            NeedlessRetries(kind="answer_lost", retries=3, sample=["7F0000010F9818B4AAC27B0C8E9A0000"])
+            NeedlessRetries(
+                kind="answer_lost", retries=3, sample=["7F0000010F9818B4AAC27B0C8E9A0000"]
+            )
         ],
         reconciliation=[
             Reconciled(
@@ -216,7 +216,9 @@ def _pipeline(seconds: int, rate: int, dice: random.Random) -> list[MicroBatch]:
     return rows
 
 
-def _traffic(took: Sequence[float], start_ms: int | None = None, broker: str | None = None) -> Traffic:
+def _traffic(
+    took: Sequence[float], start_ms: int | None = None, broker: str | None = None
+) -> Traffic:
     return Traffic(
         start_ms=start_ms,
         broker=broker,
