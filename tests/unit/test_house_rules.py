@@ -28,10 +28,11 @@ ALLOWED: dict[str, set[str]] = {
     "broker": PROTOCOL,
     "sync": PROTOCOL | {"client"},
     "testing": PROTOCOL | {"client", "nameserver", "broker", "sync"},
-    "spark": PROTOCOL | {"client", "sync"},
+    "report": BASE,
+    "spark": PROTOCOL | {"client", "sync", "report"},
     "lab": PROTOCOL | {"client", "sync", "spark"},
 }
-TOP = {"__init__", "__main__", "cli", "public"}  # may import everything
+TOP = {"__init__", "__main__", "cli", "demo", "public"}  # may import everything
 
 
 def part_of(path: Path) -> str:
