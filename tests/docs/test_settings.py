@@ -1,0 +1,54 @@
+"""docs/settings.md tells of the settings that have no class of clients of their own."""
+
+import inspect
+import re
+from dataclasses import fields
+
+import pytest
+
+from rocketpipe import (
+    AttemptRecorder,
+    Credentials,
+    JsonLinesRecorder,
+    ParquetRecorder,
+    RemotingSettings,
+)
+from tests.docs.documents import ROOT
+
+DOCS = (ROOT / "docs" / "settings.md").read_text()
+
+
+def section(title: str) -> str:
+    return DOCS.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def table(title: str) -> dict[str, str]:
+    return dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", section(title), re.MULTILINE))
+
+
+def test_every_limit_of_a_connection_is_told_with_its_default() -> None:
+    defaults = RemotingSettings()
+    told = table("Connections: `RemotingSettings`")
+    expected = {each.name: getattr(defaults, each.name) for each in fields(RemotingSettings)}
+    expected["serialize_type"] = defaults.serialize_type.name
+    assert told == {name: f"`{value}`" for name, value in expected.items()}
+
+
+def test_every_part_of_credentials_is_told() -> None:
+    told = re.findall(r"^- `(\w+)`:", section("Credentials"), re.MULTILINE)
+    assert told == [each.name for each in fields(Credentials)]
+
+
+@pytest.mark.parametrize("recorder", [JsonLinesRecorder, ParquetRecorder, AttemptRecorder])
+def test_every_setting_of_a_recorder_is_told_with_its_default(
+    recorder: type[AttemptRecorder],
+) -> None:
+    told = table("Recorders")
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(recorder).parameters.items()
+        if parameter.default is not parameter.empty and name != "threads"  # for our own tests
+    }
+    assert told.keys() == defaults.keys()
+    for name, default in defaults.items():
+        assert f"`{default}`" in told[name], name
