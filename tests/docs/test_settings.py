@@ -7,12 +7,18 @@ from dataclasses import fields
 import pytest
 
 from rocketpipe import (
+    Attempt,
     AttemptRecorder,
     Credentials,
     JsonLinesRecorder,
+    Message,
+    MessageQueue,
     ParquetRecorder,
     RemotingSettings,
+    SendContext,
+    SendStatus,
 )
+from rocketpipe.client.recorder import attempt_record
 from tests.docs.documents import ROOT
 
 DOCS = (ROOT / "docs" / "settings.md").read_text()
@@ -52,3 +58,27 @@ def test_every_setting_of_a_recorder_is_told_with_its_default(
     assert told.keys() == defaults.keys()
     for name, default in defaults.items():
         assert f"`{default}`" in told[name], name
+
+
+def test_every_field_of_a_record_is_told() -> None:
+    page = (ROOT / "docs" / "sending-through-failures.md").read_text()
+    fields_told = page.split("A record has these fields")[1].split("\n\n")[1]
+    told = {
+        name
+        for cell in re.findall(r"^\| (`.*?`) \|", fields_told, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", cell)
+    }
+    queue = MessageQueue("orders", "broker-a", 0)
+    attempt = Attempt(queue, "a:10911", 1, 0.1, SendStatus.SEND_OK, None, "in turn", ())
+    context = SendContext(
+        producer_group="g",
+        messages=[Message("orders", b"x")],
+        message_id="1",
+        body_bytes=1,
+        is_oneway=False,
+        is_transaction=False,
+        attempt_number=1,
+        queue=queue,
+        attempt=attempt,
+    )
+    assert told == attempt_record(context).keys()
