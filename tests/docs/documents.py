@@ -1,11 +1,11 @@
 """The documents, and the examples in them.
 
 An example is a fenced block. `python` and `sh` are run, in the order of the document, in one folder
-and against one cluster; a Python example with `def test_` is run by pytest. A comment on the line
-before says what is special:
+and against one cluster; all of `sh` in one shell; a Python example with `def test_` by pytest. A
+comment on the line before says what is special:
 
     <!-- not run: why not -->      a reader is to see it, and a test can't do it
-    <!-- in the background -->     `rocketpipe serve`: it runs until the document's end
+    <!-- in the background -->     what a reader leaves running in a terminal of its own
     <!-- exit code 1 -->           it shows how something fails
 
 All other languages are read, not run: `text` is what a program prints.
@@ -46,6 +46,11 @@ class Example(NamedTuple):
     @property
     def is_in_background(self) -> bool:
         return self.note == "in the background"
+
+    @property
+    def serves(self) -> bool:
+        """Whether it starts a cluster of its own."""
+        return re.search(r"\brocketpipe serve\b(?!.*--join)", self.text) is not None
 
     @property
     def exit_code(self) -> int:

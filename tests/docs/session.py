@@ -2,12 +2,10 @@
 
 import os
 import re
-import selectors
-import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -15,18 +13,20 @@ from typing import Self
 
 from rocketpipe.testing import EmbeddedCluster
 from tests.docs.documents import ROOT, Example
+from tests.docs.shell import Shell, Typed
 
 END_SECONDS_MAX = 300.0
 NAMESRV = "127.0.0.1:9876"  # where documents expect a cluster: that of `rocketpipe serve`
-BROKER_PORT = 10911
+BROKER_PORTS = (10911, 10921, 10931)
 
 
 class Session:
-    """The folder, and the cluster: one of our own until the document starts another."""
+    """The folder, a terminal, and the cluster: one of our own until the document starts another."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._ending = ExitStack()
+        self._shell: Shell | None = None
         self._namesrv: str | None = None
         self._broker_port: int | None = None
 
@@ -51,76 +51,70 @@ class Session:
 
     def follow(self, example: Example) -> str:
         """What it printed; an AssertionError tells where it did not do what it should."""
+        ended = self._type(example) if example.language == "sh" else self._run(example)
+        told = f"{example.place} ended with {ended.code}:\n{ended.output}\n{ended.errors}"
+        assert ended.code == example.exit_code, told
+        if example.exit_code == 0:  # a broker that was killed may log that, but nothing is wrong
+            assert "Traceback" not in ended.errors, told
+            assert "Warning" not in ended.errors, told
+        return ended.output
+
+    def _type(self, example: Example) -> Typed:
+        if example.serves:
+            self._choose_ports()
+        text = self._here(example.text)
+        if self._shell is None:
+            assert self.namesrv  # it is there before the shell, whose environment tells of it
+            self._shell = Shell(self._folder, self._environment())
+            self._ending.callback(self._shell.close)
         if example.is_in_background:
-            self._serve(example)
-            return ""
-        if example.language == "sh":
-            command = ["bash", "-euo", "pipefail", "-c", self._here(example.text)]
-        elif example.is_test:
+            text = text.rstrip() + " &\n"
+        is_late = threading.Timer(END_SECONDS_MAX, self._shell.close)
+        is_late.start()
+        try:
+            ended = self._shell.type(text, may_fail=example.exit_code != 0)
+        finally:
+            is_late.cancel()
+        if "rocketpipe serve" in example.text:
+            first = self._shell.wait_printed(END_SECONDS_MAX)
+            assert first, f"{example.place} does not get ready: {ended.errors}"
+        return ended
+
+    def _run(self, example: Example) -> Typed:
+        if example.is_test:
             file = self._folder / f"test_line_{example.line}.py"
-            file.write_text(self._here(example.text))
-            command = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, str(file)]
+            command = ["-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider", str(file)]
         else:
             # Its own name in a traceback tells where to look.
             file = self._folder / f"{example.document.stem}_line_{example.line}.py"
-            file.write_text(self._here(example.text))
-            command = [sys.executable, "-W", "error", str(file)]
-        return self._run(example, command)
-
-    def _run(self, example: Example, command: Sequence[str]) -> str:
-        with subprocess.Popen(
-            command,
+            command = ["-W", "error", str(file)]
+        file.write_text(self._here(example.text))
+        process = subprocess.run(
+            [sys.executable, *command],
             cwd=self._folder,
             env=self._environment(),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                output, errors = process.communicate(timeout=END_SECONDS_MAX)
-            finally:
-                _kill_group(process)
-        told = f"{example.place} ended with {process.returncode}:\n{output}\n{errors}"
-        assert process.returncode == example.exit_code, told
-        if example.exit_code == 0:  # a broker that was killed may log that, but nothing is wrong
-            assert "Traceback" not in errors, told
-            assert "Warning" not in errors, told
-        return output
-
-    def _serve(self, example: Example) -> None:
-        """Start a cluster, on ports that are free; it is ready when it prints where it is."""
-        port, self._broker_port = _free_ports()
-        options = f"--namesrv-port {port} --port {self._broker_port}"
-        text = re.sub(r"\brocketpipe serve\b", rf"\g<0> {options}", example.text)
-        process = subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", text],
-            cwd=self._folder,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
+            timeout=END_SECONDS_MAX,
         )
-        self._ending.callback(_end, process)
-        assert process.stdout is not None
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            assert selector.select(END_SECONDS_MAX), f"{example.place} does not get ready"
-        first = process.stdout.readline()
-        assert str(port) in first, f"{example.place} printed {first!r}"
+        return Typed(process.returncode, process.stdout, process.stderr)
+
+    def _choose_ports(self) -> None:
+        """For a cluster that the document starts: the ports it names may be taken here."""
+        assert self._namesrv is None, "a document has one cluster"
+        port, self._broker_port = _free_ports()
         self._namesrv = f"127.0.0.1:{port}"
 
     def _here(self, text: str) -> str:
         """The example with the addresses of this cluster."""
-        if NAMESRV in text or "namesrv" in text.lower() or "rocketpipe" in text:
-            text = text.replace(NAMESRV, self.namesrv)
         if self._broker_port is not None:
-            for number in range(3):
-                told, here = BROKER_PORT + 10 * number, self._broker_port + 10 * number
-                text = text.replace(f":{told}", f":{here}")
-        return text
+            port = self.namesrv.rpartition(":")[2]
+            options = f"--namesrv-port {port} --port {self._broker_port}"
+            text = re.sub(r"\brocketpipe serve\b(?!.*--join)", rf"\g<0> {options}", text)
+            for number, told in enumerate(BROKER_PORTS):
+                text = text.replace(str(told), str(self._broker_port + 10 * number))
+        return text.replace(NAMESRV, self.namesrv) if NAMESRV in text else text
 
     def _environment(self) -> dict[str, str]:
         inherited = {
@@ -138,26 +132,6 @@ class Session:
         }
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        pass
-    _kill_group(process)
-    process.wait()
-    if process.stdout is not None:
-        process.stdout.close()
-
-
-def _kill_group(process: "subprocess.Popen[str]") -> None:
-    """Whatever an example left running ends with it."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
 def _free_ports() -> tuple[int, int]:
     """Of a NameServer, and of the first of three brokers, which are ten apart."""
     while True:
@@ -173,4 +147,3 @@ def _free_ports() -> tuple[int, int]:
                 return server.getsockname()[1], base
             except OSError:
                 continue
-
