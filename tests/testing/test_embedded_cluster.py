@@ -6,11 +6,12 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from rocketpipe import AsyncProducer, Message, MessageQueue, Producer, SendStatus
+from rocketpipe import Admin, AsyncProducer, Message, MessageQueue, Producer, SendStatus
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import (
     ClientError,
@@ -28,16 +29,16 @@ from rocketpipe.testing import (
     EmbeddedCluster,
     EmbeddedServer,
 )
-from rocketpipe.testing.embedded_cluster import AsyncEmbeddedServer
-from rocketpipe.testing.embedded_servers import ClusterSettings
+from rocketpipe.testing.async_embedded_cluster import AsyncEmbeddedServer
+from rocketpipe.testing.cluster_settings import ClusterSettings
 from tests.certificates import Certificates
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(2) as cluster:
+@pytest.fixture(scope="module", params=[False, True], ids=["threads", "processes"])
+def shared(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(2, processes=request.param) as cluster:
         yield cluster
 
 
@@ -167,6 +168,27 @@ def test_faults_hold_also_after_a_restart(cluster: EmbeddedCluster) -> None:
     assert broker.faults.active()[0].hits == 1
 
 
+def test_faults_hold_while_it_is_down_and_after_a_kill(cluster: EmbeddedCluster) -> None:
+    broker = cluster.broker("broker-a")
+    faults, queue = broker.faults, MessageQueue("held", "broker-a", 0)
+    with producer_at(cluster) as producer:
+        while producer.send(Message("held", b"x")).queue.broker_name != "broker-a":
+            pass  # until the topic is there
+        thrice = faults.delay(0.0, topic="held", times=3)
+        gone = faults.cut(topic="other")
+        producer.send(Message("held", b"x"), queue=queue)
+        broker.kill()
+        assert [each.hits for each in faults.active()] == [1, 0]
+        faults.clear(gone)
+        late = faults.drop_answers(topic="other", seconds=600)
+        assert late.id > gone.id
+        broker.start()
+        assert faults.active() == [replace(thrice, hits=1), late]
+        for _ in range(2):
+            producer.send(Message("held", b"x"), queue=queue)
+        assert faults.active() == [late]
+
+
 def test_faults_come_from_elsewhere_too(cluster: EmbeddedCluster) -> None:
     faults = BrokerFaults(cluster.broker("broker-a").address, timeout=30.0)
     fault = faults.delay((0.1, 0.2), topic="slow", times=3)
@@ -210,12 +232,7 @@ def test_settings_of_apaches_that_mean_nothing_here_are_told(
     assert "settings without effect here: appendAckAsync" in caplog.text
 
 
-def test_what_can_not_be_used_is_refused_at_once(cluster: EmbeddedCluster) -> None:
-    with pytest.raises(InvalidSetting, match="nobodyKnows is not a setting"):
-        EmbeddedCluster(settings={"nobodyKnows": 1})
-    for wrong in ({"brokers": 0}, {"brokers": 27}, {"slaves": 9}, {"port": -1}, {"port": 65535}):
-        with pytest.raises(InvalidSetting):
-            EmbeddedCluster(**wrong)  # type: ignore[arg-type]
+def test_what_is_not_there_is_told(cluster: EmbeddedCluster) -> None:
     with pytest.raises(ClientError, match=r"no broker-x .* but broker-a, broker-b"):
         cluster.broker("broker-x")
     with pytest.raises(IllegalState, match="started before"):
@@ -224,32 +241,100 @@ def test_what_can_not_be_used_is_refused_at_once(cluster: EmbeddedCluster) -> No
         _ = EmbeddedCluster().namesrv
 
 
+def planned(**settings: object) -> list[tuple[str, int, int]]:
+    cluster = ClusterSettings(**settings)  # type: ignore[arg-type]
+    cluster.check()
+    return [
+        (each.name, each.id, each.port) for each in cluster.broker_plans(Path(), "127.0.0.1:9876")
+    ]
+
+
 def test_ports_and_names_follow_from_the_first() -> None:
-    settings = ClusterSettings(brokers=2, slaves=1, port=10911, cluster_name="C", host="127.0.0.2")
-    planned = settings.broker_settings()
-    assert [(each.broker_name, each.broker_id, each.listen_port) for each in planned] == [
+    assert planned(brokers=2, slaves=1, port=10911) == [
         ("broker-a", 0, 10911),
         ("broker-b", 0, 10921),
         ("broker-a", 1, 10931),
         ("broker-b", 1, 10941),
     ]
-    assert {(each.broker_cluster_name, each.host) for each in planned} == {("C", "127.0.0.2")}
+    settings = ClusterSettings(cluster_name="C", host="127.0.0.2")
+    (plan,) = settings.broker_plans(Path(), "127.0.0.1:9876")
+    own = plan.broker_settings()
+    assert (own.broker_cluster_name, own.host) == ("C", "127.0.0.2")
 
 
-def test_it_can_be_awaited() -> None:
+def test_some_may_have_slaves_and_others_not() -> None:
+    assert planned(brokers=2, slaves={"broker-b": 2}) == [
+        ("broker-a", 0, 0),
+        ("broker-b", 0, 0),
+        ("broker-b", 1, 0),
+        ("broker-b", 2, 0),
+    ]
+
+
+def test_brokers_may_have_names_and_masters_elsewhere() -> None:
+    assert planned(brokers=["x", "y"], settings={"brokerRole": "SLAVE"}, slaves={"y": 1}) == [
+        ("x", 1, 0),
+        ("y", 1, 0),
+        ("y", 2, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ({"brokers": 0}, "brokers is 0: not from 1 to 26"),
+        ({"brokers": 27}, "not from 1 to 26"),
+        ({"brokers": True}, "brokers is True"),
+        ({"brokers": "broker-a"}, "neither a number nor names"),
+        ({"brokers": []}, "neither a number nor names"),
+        ({"brokers": ["../a"]}, "'../a' can't be the name of a broker"),
+        ({"brokers": ["namesrv"]}, "'namesrv' can't be the name"),
+        ({"brokers": ["a", "a"]}, "each name only once"),
+        ({"slaves": 9}, "slaves is 9: not from 0 to 8"),
+        ({"slaves": {"broker-a": -1}}, "slaves is -1"),
+        ({"slaves": {"broker-b": 1}}, "there is no such broker"),
+        ({"port": -1}, "ports of brokers"),
+        ({"port": 65535}, "ports of brokers up to 65536"),
+        ({"port": 65500, "slaves": {"broker-a": 4}}, "ports of brokers up to 65541"),
+        ({"namesrv_port": 65536}, "ports"),
+        ({"join": ""}, "is not an address"),
+        ({"join": "127.0.0.1:9876;nowhere"}, "'nowhere' is not an address"),
+        ({"settings": {"nobodyKnows": 1}}, "nobodyKnows is not a setting of this broker"),
+        ({"settings": {"namesrv.nobodyKnows": 1}}, "nobodyKnows is not a setting of this NameServ"),
+        ({"settings": {"namesrv.kvConfigPath": "x"}}, "kvConfigPath is not a setting"),
+        ({"settings": {"namesrv.brokersMax": "x"}}, "brokersMax is"),
+    ],
+)
+def test_what_makes_no_cluster_is_refused_at_once(wrong: dict[str, object], why: str) -> None:
+    with pytest.raises(InvalidSetting, match=why):
+        EmbeddedCluster(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_nameserver_has_settings_too() -> None:
+    settings = {"namesrv.brokersMax": 1}
+    with EmbeddedCluster(2, settings=settings) as cluster, Admin(namesrv=cluster.namesrv) as admin:
+        assert len(admin.brokers()) == 1
+
+
+@pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+def test_it_can_be_awaited(processes: bool) -> None:
     async def main() -> None:
         async with (
-            AsyncEmbeddedCluster(2) as cluster,
+            AsyncEmbeddedCluster(2, processes=processes) as cluster,
             AsyncProducer("g", namesrv=cluster.namesrv, send_timeout=20.0) as producer,
         ):
             await producer.send(Message("awaited", b"x"))
             broker = cluster.broker("broker-b")
             assert [each.name for each in cluster.brokers] == ["broker-a", "broker-b"]
+            assert (broker.process_id is not None) == processes
             async with broker.frozen():
+                assert broker.is_frozen
                 result = await producer.send(Message("awaited", b"x"))
                 assert result.queue.broker_name == "broker-a"
             broker.faults.busy()
+            await broker.cut_connections()
             await broker.stop()
+            assert not broker.is_running
             await cluster.nameserver.kill()
             await cluster.heal()
             assert broker.faults.active() == []
@@ -272,8 +357,9 @@ def test_the_async_faces_have_the_same_methods(blocking: type, awaited: type) ->
             assert inspect.signature(getattr(awaited, name)).parameters == ours
 
 
-def test_a_forked_child_does_not_keep_its_ports() -> None:
-    with EmbeddedCluster() as cluster:
+@pytest.mark.parametrize("processes", [False, True], ids=["threads", "processes"])
+def test_a_forked_child_does_not_keep_its_ports(processes: bool) -> None:
+    with EmbeddedCluster(processes=processes) as cluster:
         broker = cluster.broker("broker-a")
         done = os.pipe()
         child = os.fork()

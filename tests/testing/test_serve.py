@@ -6,15 +6,16 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import rocketpipe
-from rocketpipe import Message, Producer, SendStatus
-from rocketpipe.errors import BrokerError
+from rocketpipe import Admin, Message, MessageQueue, Producer, SendStatus
+from rocketpipe.errors import BrokerError, SendFailed
 from rocketpipe.testing import BrokerFaults
 from tests.apache.programs import java_program
 
@@ -85,6 +86,64 @@ def test_programs_get_the_addresses_as_json_and_may_cause_faults() -> None:
         assert ended(process) == (0, "", "rocketpipe: no effect here: appendAckAsync\n")
 
 
+def test_each_server_may_have_a_process_of_its_own(tmp_path: Path) -> None:
+    """Which is replaced when it ends by itself, and ends in order with the program."""
+    options = ("--processes", "--json", "--brokers", "2", "--slaves", "broker-b=1", "--faults")
+    with serving(*FREE, *options, "--data", str(tmp_path)) as process:
+        ready = json.loads(said(process))
+        brokers = {(each["name"], each["id"]): each for each in ready["brokers"]}
+        assert list(brokers) == [("broker-a", 0), ("broker-b", 0), ("broker-b", 1)]
+        assert len({each["process"] for each in brokers.values()} | {process.pid}) == 4
+        broker = brokers["broker-a", 0]
+        BrokerFaults(broker["address"], timeout=30.0).delay(0.0, topic="kept")
+        with Producer("g", namesrv=ready["namesrv"], send_timeout=20.0) as producer:
+            queue = MessageQueue("kept", "broker-a", 0)
+            while producer.send(Message("kept", b"x")).queue != queue:
+                pass
+            os.kill(broker["process"], signal.SIGKILL)
+            assert producer.send(Message("kept", b"x")).queue.broker_name == "broker-b"
+            for _ in range(600):  # until it is back, on the same port
+                with suppress(SendFailed):
+                    assert producer.send(Message("kept", b"x"), queue=queue).queue_offset > 0
+                    break
+                threading.Event().wait(0.1)
+            else:
+                pytest.fail("the broker did not come back")
+        assert BrokerFaults(broker["address"], timeout=30.0).active()[0].hits > 0
+        process.terminate()
+        code, _, errors = ended(process)
+        assert code == 0
+        assert "broker-a ended by SIGKILL" in errors
+    folders = {each.name for each in tmp_path.iterdir()}
+    assert folders == {"broker-a", "broker-b", "broker-b-1"}
+
+
+@pytest.mark.parametrize("how", [(), ("--processes",)], ids=["one", "processes"])
+def test_brokers_may_join_a_nameserver_elsewhere(how: tuple[str, ...]) -> None:
+    with serving(*FREE, *how) as first:
+        namesrv = said(first)
+        options = ("--join", namesrv, "--brokers", "x,y", "--port", "0", "--json")
+        with serving(*options, *how) as second, Admin(namesrv=namesrv) as admin:
+            ready = json.loads(said(second))
+            assert ready["namesrv"] == namesrv
+            assert [each["name"] for each in ready["brokers"]] == ["x", "y"]
+            assert {each.name for each in admin.brokers()} == {"broker-a", "x", "y"}
+            slave = ("--brokers", "x", "--set", "brokerRole=SLAVE", "--join", namesrv)
+            with serving(*slave, "--port", "0", "--json", *how) as third:
+                assert json.loads(said(third))["brokers"][0]["id"] == 1
+                (x,) = (each for each in admin.brokers() if each.name == "x")
+                assert x.addresses.keys() == {0, 1}
+            second.terminate()
+            assert ended(second) == (0, "", "")
+            assert {each.name for each in admin.brokers()} == {"broker-a"}
+
+
+def test_a_nameserver_can_not_be_both_here_and_elsewhere() -> None:
+    with serving("--join", "127.0.0.1:9876", "--namesrv-port", "9876") as process:
+        code, _, errors = ended(process)
+    assert (code, len(errors.splitlines())) == (2, 1)
+
+
 def test_faults_must_be_allowed() -> None:
     with serving(*FREE, "--json") as process:
         (broker,) = json.loads(said(process))["brokers"]
@@ -96,6 +155,10 @@ def test_misuse_and_failure_are_one_line_each(tmp_path: Path) -> None:
     with serving("--set", "nobodyKnows=1") as process:
         message = "rocketpipe: nobodyKnows is not a setting of this broker\n"
         assert ended(process) == (2, "", message)
+    for wrong in ("broker-a=x", "x", "-1"):
+        with serving("--slaves", wrong) as process:
+            code, _, errors = ended(process)
+            assert (code, len(errors.splitlines())) == (2, 1), errors
     with serving("--set", "nothing") as process:
         code, _, errors = ended(process)
         assert code == 2

@@ -4,23 +4,26 @@ from importlib import import_module
 
 import pytest
 
-import rocketpipe
-from rocketpipe import public
 from rocketpipe.cli.program import COMMANDS, parser
 
+PACKAGES = ["rocketpipe", "rocketpipe.testing"]
 
-def test_the_package_gives_the_public_names_and_no_others() -> None:
-    assert dir(rocketpipe) == sorted(public.__all__)
-    for name in public.__all__:
-        assert getattr(rocketpipe, name) is getattr(public, name)
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_the_package_gives_the_public_names_and_no_others(name: str) -> None:
+    package, public = import_module(name), import_module(f"{name}.public")
+    assert dir(package) == sorted(public.__all__)
+    for each in public.__all__:
+        assert getattr(package, each) is getattr(public, each)
     with pytest.raises(AttributeError, match="no attribute 'import_of_others'"):
-        rocketpipe.import_of_others  # noqa: B018
+        package.import_of_others  # noqa: B018
 
 
-def test_a_star_imports_them_all() -> None:
+@pytest.mark.parametrize("name", PACKAGES)
+def test_a_star_imports_them_all(name: str) -> None:
     found: dict[str, object] = {}
-    exec("from rocketpipe import *", found)
-    assert found.keys() - {"__builtins__"} == set(public.__all__)
+    exec(f"from {name} import *", found)
+    assert found.keys() - {"__builtins__"} == set(import_module(f"{name}.public").__all__)
 
 
 def test_serve_does_not_import_the_client() -> None:

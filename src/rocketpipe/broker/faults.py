@@ -3,7 +3,6 @@
 Only the decisions: a fault is for this request, or it is not. `fault_layer` does what they say.
 """
 
-import itertools
 import json
 import math
 import random
@@ -177,7 +176,24 @@ class FaultControl(ABC):
         """End this one, or all."""
 
 
-class _Running:
+class FaultOrders(FaultControl):
+    """The faults of a broker that takes orders: in another process, over whatever line."""
+
+    def add(self, fault: Fault) -> Fault:
+        return self._order({"add": fault.to_json()})[-1]
+
+    def active(self) -> list[Fault]:
+        return self._order({"list": True})
+
+    def clear(self, fault: Fault | None = None) -> None:
+        self._order({"clear": None if fault is None else fault.id})
+
+    @abstractmethod
+    def _order(self, order: dict[str, Any]) -> list[Fault]:
+        """Have `control` do it there; the faults that are active then."""
+
+
+class RunningFault:
     """A fault, and what became of it."""
 
     def __init__(self, fault: Fault, until: float) -> None:
@@ -202,8 +218,8 @@ class Faults(FaultControl):
         self.on_changed: Callable[[], object] | None = None  # for who has to act at once
         self._now = now
         self._lock = threading.Lock()
-        self._ids = itertools.count(1)
-        self._running: list[_Running] = []
+        self._next_id = 1
+        self._running: list[RunningFault] = []
 
     def __bool__(self) -> bool:
         """Whether there may be any: who handles requests asks this first, as it costs nothing."""
@@ -214,9 +230,11 @@ class Faults(FaultControl):
             self._forget_old()
             if len(self._running) >= FAULTS_MAX:
                 raise InvalidSetting(f"there are {FAULTS_MAX} faults already: clear some")
-            fault = replace(fault, id=next(self._ids), hits=0)
+            fault = replace(fault, id=self._next_id, hits=0)
+            self._next_id += 1
             seconds = math.inf if fault.seconds is None else fault.seconds
-            self._running.append(_Running(fault, self._now() + seconds))
+            self._running.append(RunningFault(fault, self._now() + seconds))
+            self._keep()
         self._changed()
         return fault
 
@@ -230,6 +248,7 @@ class Faults(FaultControl):
             self._running = [
                 each for each in self._running if fault is not None and each.fault.id != fault.id
             ]
+            self._keep()
         self._changed()
 
     def take(
@@ -244,6 +263,7 @@ class Faults(FaultControl):
                 is_meant = each.fault.kind in kinds and each.fault.is_for(code, topic)
                 if is_meant and not each.is_used_up:
                     each.hits += 1
+                    self._keep()
                     return each.fault
             return None
 
@@ -260,6 +280,9 @@ class Faults(FaultControl):
     def _forget_old(self) -> None:
         now = self._now()
         self._running = [each for each in self._running if not each.is_over(now)]
+
+    def _keep(self) -> None:
+        """There are others, or one has met a request; for those who keep them elsewhere, too."""
 
     def _changed(self) -> None:
         if self.on_changed is not None:

@@ -1,4 +1,4 @@
-"""`serve`: a NameServer and brokers in this process."""
+"""`serve`: a NameServer and brokers, in this process or in one each."""
 
 import argparse
 import asyncio
@@ -6,15 +6,22 @@ import json
 import signal
 import sys
 import tempfile
+import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rocketpipe.cli.texts import pair
 from rocketpipe.errors import InvalidSetting, MQError
 
 if TYPE_CHECKING:
-    from rocketpipe.testing.embedded_servers import ClusterSettings, ServerCore
+    from rocketpipe.testing.cluster_settings import ClusterSettings
+    from rocketpipe.testing.embedded_cluster import EmbeddedBroker, EmbeddedServer
+    from rocketpipe.testing.embedded_servers import ServerCore, ServerPlan
+
+NAMESRV_PORT = 9876
+LOOK_INTERVAL = 1.0  # how often servers are looked for that ended without being told to
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,13 +29,30 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "serve",
         help="run a NameServer and brokers",
         description="Run a NameServer and brokers until SIGINT or SIGTERM. When they are ready, "
-        "the address of the NameServer is printed.",
+        "the address of the NameServer is printed. With --join there are only brokers, which "
+        "belong to the cluster of that NameServer: so a cluster can be spread over machines.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = serve.add_argument
-    add("--brokers", type=int, default=1, metavar="N", help="how many: broker-a, broker-b, ...")
-    add("--slaves", action="store_true", help="a slave for each of them")
-    add("--namesrv-port", type=int, default=9876, metavar="PORT", help="0: any that is free")
+    add(
+        "--brokers",
+        type=_brokers,
+        default=1,
+        metavar="N",
+        help="how many: broker-a, broker-b, ...; or their names, with commas between them",
+    )
+    add(
+        "--slaves",
+        type=_slaves,
+        nargs="?",
+        const=1,
+        default=0,
+        metavar="N",
+        help="how many slaves each of them has (1 without a number); or some of them: broker-a=1",
+    )
+    add("--processes", action="store_true", help="each server in a process of its own")
+    add("--join", metavar="HOST:PORT", help="no NameServer here: the brokers join those there")
+    add("--namesrv-port", type=int, metavar="PORT", help=f"0: any that is free ({NAMESRV_PORT})")
     add("--port", type=int, default=10911, help="of broker-a; each next has ten more. 0: any")
     add("--host", default="127.0.0.1", help="where to listen; loopback only, unless told")
     add("--data", type=Path, metavar="DIR", help="where data is kept; without it, it is not")
@@ -40,7 +64,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         type=pair,
         dest="settings",
         help="a setting of the brokers by RocketMQ's own name, such as flushDiskType=SYNC_FLUSH; "
-        "tls.* are of all servers",
+        "namesrv.* are the NameServer's, tls.* of all servers",
     )
     add("--faults", action="store_true", help="let other processes make the brokers misbehave")
     add("--json", action="store_true", help="print the addresses as JSON")
@@ -48,35 +72,50 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     serve.set_defaults(run=run)
 
 
-def run(args: argparse.Namespace) -> None:
-    settings = _cluster_settings(args)
+def _brokers(text: str) -> int | list[str]:
+    return int(text) if text.isdecimal() else text.split(",")
+
+
+def _slaves(text: str) -> int | dict[str, int]:
+    if text.isdecimal():
+        return int(text)
     try:
-        asyncio.run(serve_cluster(settings, folder=args.data, is_json=args.json))
+        return {name: int(number) for name, number in map(pair, text.split(","))}
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write N, or NAME=N,NAME=N") from None
+
+
+def run(args: argparse.Namespace) -> None:
+    # Late, here and below: brokers take long to import, and no other command needs them.
+    from rocketpipe.testing.cluster_settings import ClusterSettings
+
+    if args.join is not None and args.namesrv_port is not None:
+        raise InvalidSetting("--namesrv-port is of a NameServer here, --join of one elsewhere")
+    options = {
+        "brokers": args.brokers,
+        "slaves": args.slaves,
+        "join": args.join,
+        "host": args.host,
+        "namesrv_port": NAMESRV_PORT if args.namesrv_port is None else args.namesrv_port,
+        "port": args.port,
+        "settings": {"faultsEnable": args.faults, **dict(args.settings)},
+    }
+    settings = ClusterSettings(**options)
+    settings.check()
+    if ignored := settings.without_effect():
+        print(f"rocketpipe: no effect here: {', '.join(ignored)}", file=sys.stderr)
+    try:
+        if args.processes:
+            serve_processes(options, folder=args.data, is_json=args.json)
+        else:
+            asyncio.run(serve_cluster(settings, folder=args.data, is_json=args.json))
     except InvalidSetting as error:  # the settings are well: it is the port or the folder
         raise MQError(str(error)) from error
 
 
-def _cluster_settings(args: argparse.Namespace) -> "ClusterSettings":
-    # Late, here and below: brokers take long to import, and no other command needs them.
-    from rocketpipe.testing.embedded_servers import ClusterSettings
-
-    settings = ClusterSettings(
-        brokers=args.brokers,
-        slaves=int(args.slaves),
-        host=args.host,
-        namesrv_port=args.namesrv_port,
-        port=args.port,
-        settings={"faultsEnable": args.faults, **dict(args.settings)},
-    )
-    if ignored := settings.without_effect():
-        print(f"rocketpipe: no effect here: {', '.join(ignored)}", file=sys.stderr)
-    settings.check()
-    return settings
-
-
 async def serve_cluster(settings: "ClusterSettings", *, folder: Path | None, is_json: bool) -> None:
     """Run a cluster until SIGINT or SIGTERM comes; without a folder its data goes with it."""
-    from rocketpipe.testing.embedded_servers import cluster_cores
+    from rocketpipe.testing.embedded_servers import BrokerCore, NameServerCore
 
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -85,23 +124,54 @@ async def serve_cluster(settings: "ClusterSettings", *, folder: Path | None, is_
         if folder is None:
             temporary = tempfile.TemporaryDirectory(prefix="rocketpipe-serve-")
             folder = Path(stack.enter_context(temporary))
-        nameserver, brokers = cluster_cores(settings, folder)
         started: list[ServerCore] = []
+
+        async def start(server: "ServerCore") -> None:
+            await server.start()
+            started.append(server)
+
         try:
-            servers: list[ServerCore] = [nameserver, *brokers]
-            for server in servers:
-                await server.start()
-                started.append(server)
-            if is_json:
-                addresses = [
-                    {"name": broker.name, "id": broker.id, "address": broker.address}
-                    for broker in brokers
-                ]
-                ready = json.dumps({"namesrv": nameserver.address, "brokers": addresses})
-            else:
-                ready = nameserver.address
-            print(ready, flush=True)
+            namesrv = settings.join
+            if (plan := settings.nameserver_plan(folder)) is not None:
+                await start(nameserver := NameServerCore(plan))
+                namesrv = nameserver.plan.address
+            assert namesrv is not None
+            brokers = [BrokerCore(plan) for plan in settings.broker_plans(folder, namesrv)]
+            for broker in brokers:
+                await start(broker)
+            _tell(namesrv, [_told(broker.plan) for broker in brokers], is_json=is_json)
             await ended.wait()
         finally:
             for server in reversed(started):
                 await server.stop()
+
+
+def serve_processes(options: dict[str, Any], *, folder: Path | None, is_json: bool) -> None:
+    """The same, but each server in a process of its own; one that ends by itself is replaced."""
+    from rocketpipe.testing.embedded_cluster import EmbeddedCluster
+
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with EmbeddedCluster(**options, folder=folder, processes=True) as cluster:
+        brokers = [{**_told(each), "process": each.process_id} for each in cluster.brokers]
+        _tell(cluster.namesrv, brokers, is_json=is_json)
+        while not ended.wait(LOOK_INTERVAL):
+            _bring_back(cluster.servers)
+
+
+def _bring_back(servers: "Sequence[EmbeddedServer]") -> None:
+    for server in servers:
+        if not server.is_running:
+            try:
+                server.start()
+            except MQError as error:
+                print(f"rocketpipe: {server.name} does not start: {error}", file=sys.stderr)
+
+
+def _told(broker: "ServerPlan | EmbeddedBroker") -> dict[str, object]:
+    return {"name": broker.name, "id": broker.id, "address": broker.address}
+
+
+def _tell(namesrv: str, brokers: list[dict[str, object]], *, is_json: bool) -> None:
+    print(json.dumps({"namesrv": namesrv, "brokers": brokers}) if is_json else namesrv, flush=True)

@@ -63,6 +63,15 @@ class NameServerSettings:
                     config[wire_name(field.name, field.type)] = str(value)
         return dict(sorted(config.items()))
 
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> "NameServerSettings":
+        """Settings by RocketMQ's own names; InvalidSetting for one that is not known here."""
+        known = {wire_name(field.name, field.type) for field in fields(cls)} - {"kvConfigPath"}
+        for name in properties:
+            if name not in known:
+                raise InvalidSetting(f"{name} is not a setting of this NameServer")
+        return cls().updated(properties)
+
     def updated(self, config: Mapping[str, str]) -> "NameServerSettings":
         """The settings after a 318. Names that we do not know are ignored, as Apache does."""
         changes: dict[str, Any] = {}

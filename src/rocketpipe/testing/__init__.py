@@ -1,29 +1,13 @@
-"""For the tests of those who use rocketpipe, and our own.
+"""For the tests of those who use rocketpipe, and our own: the names of `public.py` in here.
 
-A whole cluster in this process, with faults at will; and simulated time, network and disk.
+A whole cluster, with faults at will; and simulated time, network and disk.
 """
 
-from rocketpipe.broker.faults import Fault, FaultControl, FaultKind, Faults
-from rocketpipe.testing.broker_faults import BrokerFaults
-from rocketpipe.testing.embedded_cluster import (
-    AsyncEmbeddedCluster,
-    AsyncEmbeddedServer,
-    EmbeddedBroker,
-    EmbeddedCluster,
-    EmbeddedNameServer,
-    EmbeddedServer,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AsyncEmbeddedCluster",
-    "AsyncEmbeddedServer",
-    "BrokerFaults",
-    "EmbeddedBroker",
-    "EmbeddedCluster",
-    "EmbeddedNameServer",
-    "EmbeddedServer",
-    "Fault",
-    "FaultControl",
-    "FaultKind",
-    "Faults",
-]
+from rocketpipe.lazy_names import names_of_public
+
+if TYPE_CHECKING:
+    from rocketpipe.testing.public import *  # noqa: F403
+
+__getattr__, __dir__ = names_of_public(__name__)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from rocketpipe.broker.faults import CONTROL_FAULTS, Fault, FaultControl, decode_faults
+from rocketpipe.broker.faults import CONTROL_FAULTS, Fault, FaultOrders, decode_faults
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError
 from rocketpipe.remoting.address import Address
@@ -13,7 +13,7 @@ from rocketpipe.sync.loop_thread import run_alone
 from rocketpipe.wire.frame import RemotingCommand
 
 
-class BrokerFaults(FaultControl):
+class BrokerFaults(FaultOrders):
     """The faults of the broker at this address: `BrokerFaults("127.0.0.1:10911").delay(0.5)`.
 
     BrokerError when it does not allow that. A delay may not be a function here.
@@ -22,15 +22,6 @@ class BrokerFaults(FaultControl):
     def __init__(self, address: str, *, timeout: float = 3.0) -> None:
         self._address = Address.parse(address)
         self._timeout = timeout
-
-    def add(self, fault: Fault) -> Fault:
-        return self._order({"add": fault.to_json()})[-1]
-
-    def active(self) -> list[Fault]:
-        return self._order({"list": True})
-
-    def clear(self, fault: Fault | None = None) -> None:
-        self._order({"clear": None if fault is None else fault.id})
 
     def _order(self, order: dict[str, Any]) -> list[Fault]:
         return run_alone(self._ask(json.dumps(order).encode()))
