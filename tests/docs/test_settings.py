@@ -82,3 +82,9 @@ def test_every_field_of_a_record_is_told() -> None:
         attempt=attempt,
     )
     assert told == attempt_record(context).keys()
+
+
+def test_every_figure_of_the_page_on_sizing_was_measured() -> None:
+    told = set(re.findall(r"\d+\.\d+x", (ROOT / "docs" / "sizing.md").read_text()))
+    measured = set(re.findall(r"\d+\.\d+x", (ROOT / "bench" / "RESULTS.md").read_text()))
+    assert told <= measured, f"docs/sizing.md has figures that bench/RESULTS.md has not: {told}"
