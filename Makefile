@@ -3,16 +3,21 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 DEV := $(VENV)/.dev-installed
+DEMO := $(VENV)/.demo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-apache test-apache-it check format bench faults lock clean need-java
+.PHONY: help demo demo-apache test test-unit test-apache test-apache-it check format bench faults lock clean \
+	need-java need-java-only
 .NOTPARALLEL:
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-demo: need-java $(DEV) ## See it work: messages through a real broker and back
-	@$(RUN) scripts/demo.py
+demo: need-java-only $(DEMO) ## See it work: a load through failing brokers and Spark, with a report
+	@$(RUN) -m rocketpipe demo $(ARGS)
+
+demo-apache: need-java $(DEV) ## The same on real Apache RocketMQ 5.5.0, whose brokers are killed and frozen
+	@$(RUN) scripts/demo_apache.py $(ARGS)
 
 test: need-java $(DEV) ## Run every test, real Apache RocketMQ included
 	@scripts/test
@@ -42,9 +47,10 @@ faults: need-java $(DEV) ## See how each policy fares while a broker hangs, dies
 lock: ## Pin the newest versions of what requirements/*.in ask for
 	@scripts/need python
 	@$(PYTHON) -m venv $(VENV)/lock && $(VENV)/lock/bin/python -m pip install --quiet uv
-	@for set in requirements/*.in; do \
+	@for set in dev demo; do \
 		$(VENV)/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header \
-			--no-emit-index-url --upgrade $$set --output-file $${set%.in}.txt; \
+			--no-emit-index-url --upgrade requirements/$$set.in \
+			--output-file requirements/$$set.txt; \
 	done
 
 clean: ## Remove what the targets above made here
@@ -54,11 +60,14 @@ clean: ## Remove what the targets above made here
 need-java:
 	@scripts/need python java mvn
 
+need-java-only:
+	@scripts/need python java
+
 # The stamp is written last, so that an interrupted installation starts over.
-$(DEV): requirements/dev.txt pyproject.toml
+$(DEV) $(DEMO): $(VENV)/.%-installed: requirements/%.txt pyproject.toml
 	@scripts/need python
 	@echo "setting up $(VENV) ..."
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@$(RUN) -m pip install --quiet --requirement requirements/dev.txt
+	@$(RUN) -m pip install --quiet --requirement requirements/$*.txt
 	@$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

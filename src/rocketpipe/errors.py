@@ -24,6 +24,7 @@ MQError
 ├── OffsetGap             messages that a consumer should read next are not there any more
 ├── SendFailed            a send that came to nothing; carries all its attempts
 ├── BulkFailed            which messages of a bulk send were the first to fail; carries their error
+├── JobError              a Spark job can't start or go on, told in one line
 └── StoreError            a broker's folder can't be used: damaged, or not ours
     └── StoreLocked       another broker has it open
 
@@ -285,6 +286,10 @@ class BulkFailed(MQError):
         first, count = self.message_ids[0], len(self.message_ids)
         what = f"message {first}" if count == 1 else f"{count} messages from {first} on"
         return f"{what} to topic {self.topic!r}: {self.error}"
+
+
+class JobError(MQError):
+    """A Spark job can't start or go on; the text is one line for whoever started it."""
 
 
 class StoreError(MQError):

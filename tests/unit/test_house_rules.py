@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "spark": PROTOCOL | {"client", "sync"},
     "lab": PROTOCOL | {"client", "sync", "spark"},
 }
-TOP = {"__init__", "__main__", "cli", "public"}  # may import everything
+TOP = {"__init__", "__main__", "cli", "demo", "public"}  # may import everything
 
 
 def part_of(path: Path) -> str:

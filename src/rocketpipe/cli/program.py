@@ -27,6 +27,7 @@ DONE, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 # Each command's module, in the order in which `--help` lists them. Only the one that is asked for
 # is imported: a broker starts in half the time without the client.
 COMMANDS = {
+    "demo": "demo",
     "serve": "serve",
     "send": "send",
     "consume": "consume",
@@ -37,6 +38,9 @@ COMMANDS = {
     "offsets": "offsets",
     "broker": "brokers",
     "cluster": "brokers",
+    "archive": "archive",
+    "publish": "publish",
+    "replay": "replay",
     "completion": "completion",
 }
 
@@ -44,7 +48,11 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the answer is the program's exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    args = parser(arguments[0] if arguments else None).parse_args(arguments)
+    return execute(parser(arguments[0] if arguments else None).parse_args(arguments))
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Do what the parsed arguments say; the answer is the program's exit code."""
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if args.debug else logging.WARNING,

@@ -25,6 +25,7 @@ class SendContext:
     address: str | None = None  # of the broker, once it is known
     attempt: Attempt | None = None  # once it has ended
     result: SendResult | None = None  # if it ended well; None for a one-way send
+    policy: str = ""  # the name of the one that chose the queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,11 @@ class SendHook:
     def after(self, context: SendContext) -> None:
         """An attempt has ended, well or not. What is raised here is logged and changes nothing."""
 
+    def answered_late(self, context: SendContext) -> None:
+        """An attempt that was over, its time being up, was answered after all: the broker stored
+        it. The send was still going on, or had ended well by another attempt. The context is
+        that attempt's, with how it would have ended. What is raised here changes nothing."""
+
     def end_transaction(self, context: EndTransactionContext) -> None:
         """A broker was told how a transaction ended. What is raised here changes nothing."""
 
@@ -93,6 +99,9 @@ class Hooks:
 
     def after(self, context: SendContext) -> None:
         self._call("after", context)
+
+    def answered_late(self, context: SendContext) -> None:
+        self._call("answered_late", context)
 
     def end_transaction(self, context: EndTransactionContext) -> None:
         self._call("end_transaction", context)

@@ -114,6 +114,14 @@ class AsyncProducer:
         self._lifecycle.require_running()
         return self._instance.client_id
 
+    def isolated(self) -> dict[str, float]:
+        """The brokers that the policy avoids at present, and for how many seconds more.
+
+        None under a policy that isolates nobody: round-robin, peak-ewma.
+        """
+        self._lifecycle.require_running()
+        return dict(self._policy.isolated(asyncio.get_running_loop().time()))
+
     async def send(
         self,
         message: Message,

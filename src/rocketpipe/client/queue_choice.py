@@ -23,6 +23,7 @@ __all__ = [
     "PolicySettings",
     "RoundRobin",
     "RoundRobinSettings",
+    "policy_name",
     "policy_settings",
 ]
 
@@ -58,6 +59,14 @@ POLICIES: Mapping[str, type[PolicySettings]] = MappingProxyType(
         "peak-ewma": PeakEwmaSettings,
     }
 )
+
+
+def policy_name(policy: str | PolicySettings) -> str:
+    """What to call it in records; a policy of the user's own by its class."""
+    if isinstance(policy, str):
+        return policy
+    names = (name for name, settings in POLICIES.items() if type(policy) is settings)
+    return next(names, type(policy).__name__.removesuffix("Settings"))
 
 
 def policy_settings(policy: str | PolicySettings) -> PolicySettings:

@@ -16,6 +16,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
+from rocketpipe.client.checks import is_delayed
 from rocketpipe.client.hooks import SendContext, SendHook
 from rocketpipe.client.setting_checks import require_count, require_positive
 from rocketpipe.client.threads import Threads
@@ -63,10 +64,16 @@ class AttemptRecorder(SendHook):
         self._is_failing = False
 
     def after(self, context: SendContext) -> None:
+        self._add(context, is_late=False)
+
+    def answered_late(self, context: SendContext) -> None:
+        self._add(context, is_late=True)
+
+    def _add(self, context: SendContext, *, is_late: bool) -> None:
         if len(self._waiting) >= self.records_max or self._closing.is_set():
             self.dropped += 1
             return
-        self._waiting.append(attempt_record(context))
+        self._waiting.append(attempt_record(context, is_late=is_late))
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -149,8 +156,12 @@ class JsonLinesSink:
         return self._path.open("a+b", buffering=0)
 
 
-def attempt_record(context: SendContext) -> Record:
-    """What is written of an attempt; plain values only."""
+def attempt_record(context: SendContext, *, is_late: bool = False) -> Record:
+    """What is written of an attempt; plain values only.
+
+    An attempt that was answered late has two records: how it ended for the send, and, `is_late`,
+    what its broker said in the end.
+    """
     attempt = context.attempt
     assert attempt is not None
     queue, error = attempt.queue, attempt.error
@@ -165,11 +176,16 @@ def attempt_record(context: SendContext) -> Record:
         "body_bytes": context.body_bytes,
         "is_oneway": context.is_oneway,
         "is_transaction": context.is_transaction,
+        "is_delayed": any(map(is_delayed, context.messages)),
+        "policy": context.policy,
         "attempt": context.attempt_number,
+        "is_late": is_late,
         "broker": queue.broker_name,
         "queue_id": queue.queue_id,
         "address": attempt.address,
         "status": attempt.status.name if attempt.status is not None else None,
+        # Of the first message of a batch; of a delayed one, or half of one, where it waits.
+        "queue_offset": context.result.queue_offset if context.result and not error else None,
         "error": type(error).__name__ if error is not None else None,
         "code": refusal.code if refusal is not None else None,
         "remark": refusal.remark if refusal is not None else str(error) if error else None,

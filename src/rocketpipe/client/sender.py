@@ -11,7 +11,7 @@ from rocketpipe.client.instance import ClientInstance, vip_address
 from rocketpipe.client.late_result import LateResult
 from rocketpipe.client.namespace import with_namespace, without_namespace
 from rocketpipe.client.outgoing import Outgoing
-from rocketpipe.client.queue_choice import Choice, Outcome, Policy
+from rocketpipe.client.queue_choice import Choice, Outcome, Policy, policy_name
 from rocketpipe.client.route import TopicRoute
 from rocketpipe.client.routes import Template
 from rocketpipe.client.send_flow import (
@@ -64,6 +64,7 @@ class Sender:
         self._settings = settings
         self._instance = instance
         self._policy = policy
+        self._policy_name = policy_name(settings.policy)
         self._hooks = hooks
         self._now = asyncio.get_running_loop().time
         self._wall_ms = instance.environment.clock.wall_ms
@@ -195,7 +196,9 @@ class Sender:
                 raise asyncio.CancelledError  # answered while we paused
             if address is None:
                 address = await self._learn_address(outgoing.topic, queue.broker_name, step.timeout)
-            result = await self._exchange(outgoing, queue, address, started + step.timeout, late)
+            result = await self._exchange(
+                outgoing, queue, address, started + step.timeout, late, context
+            )
             if result is not None:  # handing over a one-way message tells nothing of the broker
                 outcome = Outcome.OK
         except MQError as failure:
@@ -248,6 +251,7 @@ class Sender:
         address: Address,
         deadline: float,
         late: LateResult | None,
+        context: SendContext | None,
     ) -> SendResult | None:
         connections = self._instance.connections
         connection = connections.find(address) or await connections.get(
@@ -259,7 +263,7 @@ class Sender:
         if late is None:
             await connection.send_oneway(command, timeout=timeout)
             return None
-        hear = partial(self._hear_late, late, connection, outgoing, queue)
+        hear = partial(self._hear_late, late, connection, outgoing, queue, context)
         try:
             answer = await connection.invoke(
                 command, timeout=timeout, late=Late(hear, late.deadline)
@@ -275,12 +279,19 @@ class Sender:
         connection: Connection,
         outgoing: Outgoing,
         queue: MessageQueue,
+        context: SendContext | None,
         answer: RemotingCommand,
     ) -> None:
         try:
             result = self._judge(answer, connection, outgoing, queue)
         except MQError:
             return  # another attempt may do better
+        if context is not None and context.attempt is not None:
+            # What it took to be answered; it ended before, so this is about its own record only.
+            attempt = context.attempt
+            took = (self._wall_ms() - attempt.started_ms) / 1000
+            answered = attempt._replace(elapsed=took, status=result.status, error=None)
+            self._hooks.answered_late(replace(context, attempt=answered, result=result))
         retries = self._settings.retry_another_broker_when_not_store_ok
         if result.status is SendStatus.SEND_OK or not retries:
             late.settle(result)
@@ -332,4 +343,5 @@ class Sender:
             number,
             queue,
             str(address) if address else None,
+            policy=self._policy_name,
         )

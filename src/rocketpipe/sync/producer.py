@@ -58,6 +58,17 @@ class Producer(BlockingClient):
 
         return self._call(client_id())
 
+    def isolated(self) -> dict[str, float]:
+        """The brokers that the policy avoids at present, and for how many seconds more.
+
+        None under a policy that isolates nobody: round-robin, peak-ewma.
+        """
+
+        async def isolated() -> dict[str, float]:
+            return self._async.isolated()
+
+        return self._call(isolated())
+
     def send(
         self,
         message: Message,

@@ -6,19 +6,26 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from rocketpipe import AttemptRecorder, JsonLinesRecorder, Message, MessageQueue
 from rocketpipe.client.hooks import SendContext
+from rocketpipe.client.queue_choice import (
+    Java5Settings,
+    PeakEwmaSettings,
+    Policy,
+    PolicySettings,
+)
 from rocketpipe.client.recorder import JsonLinesSink, Record, attempt_record
 from rocketpipe.client.threads import Threads
 from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError, ConnectFailed, InvalidSetting, MQError
-from rocketpipe.message import Attempt, SendStatus
+from rocketpipe.message import Attempt, SendResult, SendStatus
 from rocketpipe.testing.simulated_loop import run
-from tests.simulated_cluster import SimulatedCluster, refuse, simulated
+from tests.simulated_cluster import SimulatedCluster, after, refuse, simulated
 
 QUEUE = MessageQueue("orders", "broker-a", 2)
 
@@ -33,8 +40,13 @@ def context(
         QUEUE, "10.0.0.2:10911", 1_750_000_000_000, 0.0123456, status, error, "in turn", passed_over
     )
     messages = [Message("orders", b"x")] * 2
+    result = SendResult(
+        *(SendStatus.SEND_OK, "A,B", "", QUEUE, 7, None, None, "DefaultRegion", True, (attempt,))
+    )
     return SendContext(
-        "group", messages, "A,B", 99, False, False, number, QUEUE, attempt.address, attempt
+        *("group", messages, "A,B", 99, False, False, number, QUEUE, attempt.address, attempt),
+        result=result if status is not None else None,
+        policy="java5",
     )
 
 
@@ -80,11 +92,15 @@ def test_a_record_of_a_stored_message() -> None:
         "body_bytes": 99,
         "is_oneway": False,
         "is_transaction": False,
+        "is_delayed": False,
+        "policy": "java5",
         "attempt": 3,
+        "is_late": False,
         "broker": "broker-a",
         "queue_id": 2,
         "address": "10.0.0.2:10911",
         "status": "SEND_OK",
+        "queue_offset": 7,
         "error": None,
         "code": None,
         "remark": None,
@@ -133,6 +149,53 @@ async def test_every_attempt_of_a_producer_is_recorded(cluster: SimulatedCluster
     assert (oneway["is_oneway"], oneway["status"], oneway["error"]) == (True, None, None)
     assert last["message_ids"] == list(batch.message_ids)
     assert last["messages"] == 3
+    assert last["queue_offset"] == batch.queue_offset
+    assert not any(record["is_delayed"] or record["is_late"] for record in records)
+    assert {record["policy"] for record in records} == {producer.settings.policy}
+
+
+class OwnSettings:
+    def build(self, dice: Random) -> Policy:
+        return PeakEwmaSettings().build(dice)
+
+
+@simulated()
+async def test_a_record_names_the_policy_and_whether_the_message_waits(
+    cluster: SimulatedCluster,
+) -> None:
+    policies: dict[str, str | PolicySettings] = {
+        "java4": "java4",
+        "java5": Java5Settings(busy_isolation=2),
+        "Own": OwnSettings(),
+    }
+    for name, policy in policies.items():
+        sink = Sink()
+        recorder = AttemptRecorder(sink, threads=Inline())
+        async with cluster.producer(hooks=[recorder], policy=policy) as producer:
+            await producer.send(Message("orders", b"x", delay_level=3))
+        ((_, [record]),) = sink.writes
+        assert (record["policy"], record["is_delayed"]) == (name, True)
+
+
+@simulated(brokers=2)
+async def test_an_answer_that_comes_late_is_recorded_as_well(cluster: SimulatedCluster) -> None:
+    sink = Sink()
+    for name in ("broker-a", "broker-b"):
+        cluster.broker(name).behaviour = after(1.7)
+    recorder = AttemptRecorder(sink, threads=Inline())
+    async with cluster.producer(hooks=[recorder], send_timeout=3.0) as producer:
+        result = await producer.send(Message("orders", b"x"))
+    records = [record for _, records in sink.writes for record in records]
+    told = [(each["attempt"], each["is_late"], each["status"], each["error"]) for each in records]
+    assert told == [
+        (1, False, None, "RequestTimeout"),
+        (1, True, "SEND_OK", None),
+        (2, False, None, "ClientError"),
+    ]
+    late = records[1]
+    assert late["broker"] == result.queue.broker_name
+    assert late["queue_offset"] == result.queue_offset
+    assert 1700 <= late["elapsed_ms"] < 1800
 
 
 # When it is written.

@@ -1,0 +1,1 @@
+"""Ready-made pipelines: each a function, and a command of `rocketpipe`."""

@@ -1,0 +1,133 @@
+"""The small part of an audit's tables that a report shows, as plain values.
+
+Everything is bounded here, so that a report of many millions of sends stays a report; what was cut
+is said in its notes.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as f
+
+from rocketpipe.report.facts import (
+    AttemptsPerSend,
+    HeatCell,
+    Isolation,
+    Moved,
+    NeedlessRetries,
+    Reconciled,
+    ReportFacts,
+    Skew,
+    Totals,
+    Traffic,
+)
+from rocketpipe.spark.jobs.attempts import UNKNOWN_POLICY
+
+BROKERS_MAX = 50
+QUEUES_MAX = 400
+WINDOWS_MAX = 400  # whoever wants finer windows has them in the tables
+ROWS_MAX = 500  # of any other table
+TOPICS_SHOWN_MAX = 100
+IDS_SHOWN_MAX = 20
+
+Tables = Mapping[str, DataFrame]
+T = TypeVar("T")
+
+
+def collect_facts(tables: Tables, facts: ReportFacts) -> ReportFacts:
+    """The same facts, with what the tables tell."""
+    notes: list[str] = []
+
+    def rows(name: str, kind: type[T], limit: int, *order: Column | str) -> list[T]:
+        found = tables[name].orderBy(*order).limit(limit + 1).collect()
+        if len(found) > limit:
+            notes.append(f"{name.replace('_', ' ')}: only {limit} rows are shown")
+        return [_value(kind, row) for row in found[:limit]]
+
+    brokers = rows("brokers", Traffic, BROKERS_MAX, f.desc("attempts"), "broker")
+    names = [each.broker for each in brokers]
+    last = tables["latency"].orderBy(f.desc("start_ms")).limit(WINDOWS_MAX + 1).collect()
+    latency = [_value(Traffic, row) for row in reversed(last[:WINDOWS_MAX])]
+    since = (latency[0].start_ms or 0) if latency else 0
+    if len(last) > WINDOWS_MAX:
+        notes.append(f"only the last {WINDOWS_MAX} windows of time are shown")
+    in_time = f.col("start_ms") >= since
+    windows = tables["windows"].where(in_time & f.col("broker").isin(*names))
+    totals = tables["totals"].first()
+    policies = tables["totals_by_topic"].select("policy").distinct().limit(ROWS_MAX).collect()
+    per_send = (
+        tables["attempts_per_send"]
+        .groupBy("attempts")
+        .agg(f.sum("sends").alias("sends"), f.sum("acknowledged").alias("acknowledged"))
+    )
+    return replace(
+        facts,
+        totals=_value(Totals, totals) if totals is not None else Totals(),
+        policies=sorted(row.policy for row in policies if row.policy != UNKNOWN_POLICY),
+        brokers=sorted(brokers, key=lambda each: each.broker or ""),
+        queues=rows("queues", Traffic, QUEUES_MAX, "topic", "broker", "queue_id"),
+        windows=[_value(Traffic, row) for row in windows.orderBy("start_ms", "broker").collect()],
+        latency=latency,
+        heat=[
+            _value(HeatCell, row)
+            for row in tables["heat"].where(in_time).orderBy("start_ms", "bucket").collect()
+        ],
+        attempts_per_send=[
+            _value(AttemptsPerSend, row)
+            for row in per_send.orderBy("attempts").limit(ROWS_MAX).collect()
+        ],
+        isolations=rows("isolations", Isolation, ROWS_MAX, "start_ms", "broker"),
+        moved=rows("moved", Moved, ROWS_MAX, "policy", "broker"),
+        skew=rows("skew", Skew, ROWS_MAX, "policy", "topic", "broker"),
+        needless_retries=_needless(tables["needless_retries"]),
+        notes=notes,
+    )
+
+
+def collect_reconciliation(tables: Tables) -> list[Reconciled]:
+    """Topics with something to tell first."""
+    bad = f.col("lost") + f.col("repeated") + f.col("unacknowledged")
+    ordered = tables["reconciliation"].orderBy(f.desc("lost"), bad.desc(), "topic")
+    rows = ordered.collect()  # a row for each topic, of which there are TOPICS_MAX at most
+    ids = {name: _ids(tables[name]) for name in ("lost", "repeated", "unacknowledged")}
+    return [
+        replace(
+            _value(Reconciled, row),
+            lost_ids=ids["lost"].get(row.topic, ()),
+            repeated_ids=ids["repeated"].get(row.topic, ()),
+            unacknowledged_ids=ids["unacknowledged"].get(row.topic, ()),
+        )
+        for row in rows
+    ]
+
+
+def _ids(messages: DataFrame) -> dict[str, Sequence[str]]:
+    """Some ids of each topic."""
+    # A sample that is bounded while it is taken: the whole list may not fit anywhere.
+    sample = messages.groupBy("topic").agg(f.min_by("message_id", "started_ms").alias("first"))
+    rows = messages.orderBy("topic", "started_ms").limit(ROWS_MAX).collect()
+    found: dict[str, list[str]] = {row.topic: [row.first] for row in sample.collect()}
+    for row in rows:
+        some = found[row.topic]
+        if row.message_id not in some and len(some) < IDS_SHOWN_MAX:
+            some.append(row.message_id)
+    return {topic: tuple(some) for topic, some in found.items()}
+
+
+def _needless(retries: DataFrame) -> list[NeedlessRetries]:
+    kinds = retries.groupBy("kind").agg(
+        f.count("*").alias("retries"), f.min("message_id").alias("sample")
+    )
+    return [
+        NeedlessRetries(kind=row.kind, retries=row.retries, sample=(row.sample,))
+        for row in kinds.orderBy("kind").collect()
+    ]
+
+
+def _value(kind: type[T], row: Row) -> T:
+    """A row as one of the report's values; columns that it has no place for are left out."""
+    told: dict[str, Any] = row.asDict()
+    names = {each.name for each in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in told.items() if name in names})

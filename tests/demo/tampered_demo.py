@@ -1,0 +1,38 @@
+"""`rocketpipe demo`, but somebody takes a message out of the table, or puts one in once more.
+
+    python tampered_demo.py remove|repeat demo ...
+"""
+
+import sys
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+
+from rocketpipe.cli.program import main
+from rocketpipe.demo.demo import Demo, RunResult
+from rocketpipe.demo.run import Run, Sent
+
+
+def tamper(table: Path, how: str) -> None:
+    """Change the first file that readers see."""
+    files = [path for path in table.rglob("topic=*/date=*/*.parquet") if "/_" not in str(path)]
+    file = sorted(files)[0]
+    rows = pyarrow.parquet.read_table(file, partitioning=None)
+    changed = rows.slice(1) if how == "remove" else pyarrow.concat_tables([rows, rows.slice(0, 1)])
+    pyarrow.parquet.write_table(changed, file)
+    for checksum in file.parent.glob(f".{file.name}.crc"):
+        checksum.unlink()  # Hadoop's, of the file as it was
+
+
+class TamperedDemo(Demo):
+    def conclude(self, run: Run, sent: Sent) -> RunResult:
+        tamper(run.pipeline.messages, sys.argv[1])
+        return super().conclude(run, sent)
+
+
+if __name__ == "__main__":
+    import rocketpipe.demo.demo
+
+    rocketpipe.demo.demo.Demo = TamperedDemo  # type: ignore[misc]
+    sys.exit(main(sys.argv[2:]))
