@@ -6,6 +6,7 @@ comment on the line before says what is special:
 
     <!-- not run: why not -->      a reader is to see it, and a test can't do it
     <!-- in the background -->     what a reader leaves running in a terminal of its own
+    <!-- file: shop.py -->         a reader saves it under this name; a later example runs it
     <!-- exit code 1 -->           it shows how something fails
 
 All other languages are read, not run: `text` is what a program prints.
@@ -46,6 +47,12 @@ class Example(NamedTuple):
     @property
     def is_in_background(self) -> bool:
         return self.note == "in the background"
+
+    @property
+    def file(self) -> str | None:
+        """The name under which a reader saves it."""
+        name = re.fullmatch(r"file: ([\w.-]+)", self.note or "")
+        return name[1] if name else None
 
     @property
     def serves(self) -> bool:

@@ -42,7 +42,7 @@ def test_every_example_says_what_it_is(document: Path) -> None:
         )
         if example.note is not None:
             assert re.fullmatch(
-                r"not run: .{10,}|in the background|exit code [1-9]\d*", example.note
+                r"not run: .{10,}|in the background|file: [\w.-]+|exit code [1-9]\d*", example.note
             ), f"{example.place}: tests/docs/documents.py does not know {example.note!r}"
 
 
