@@ -37,6 +37,9 @@ COMMANDS = {
     "offsets": "offsets",
     "broker": "brokers",
     "cluster": "brokers",
+    "archive": "archive",
+    "publish": "publish",
+    "replay": "replay",
     "completion": "completion",
 }
 

@@ -12,6 +12,8 @@ from rocketpipe.wire.bodies.route import Perm
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_SIZE = re.compile(r"(\d+)\s*(B|KB|MB|GB)?")
+_SIZE_BITS = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
 _PERMS = {
     "rw": Perm.READ | Perm.WRITE,
     "r": Perm.READ,
@@ -67,6 +69,15 @@ def count(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
+
+
+def size(text: str) -> int:
+    """Bytes: `1000`, `64KB`, `128MB`, `1GB`, in powers of 1024."""
+    match = _SIZE.fullmatch(text.strip().upper())
+    value = int(match[1]) << _SIZE_BITS[match[2] or "B"] if match else 0
+    if not value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: write 64KB, 128MB or 1GB")
+    return value
 
 
 def rate(text: str) -> float:

@@ -51,19 +51,20 @@ class RowEncoder:
     def encode(self, batch: pa.RecordBatch) -> list[Encoded]:
         """The requests that carry them; InvalidMessage names a row that can't be sent, if any."""
         try:
-            parcels = self._encode(batch)
+            ids = ids_with_commas(self._task, self.rows, len(batch))
+            parcels = self.encode_with_ids(batch, ids)
         except InvalidRow as error:
             raise InvalidMessage(f"row {self.rows + error.place}: {error.reason}") from None
         self.rows += len(batch)
         return parcels
 
-    def _encode(self, batch: pa.RecordBatch) -> list[Encoded]:
+    def encode_with_ids(self, batch: pa.RecordBatch, ids: npt.NDArray[np.uint8]) -> list[Encoded]:
+        """The same for rows whose ids the caller knows; InvalidRow for one that can't be sent."""
         if not len(batch):
             return []
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         bodies = as_type(columns["body"], pa.binary())
         body_bytes = self._check_bodies(bodies)
-        ids = ids_with_commas(self._task, self.rows, len(batch))
         more, is_delayed = row_properties(columns)
         members = self._members(bodies, body_bytes, ids, more)
         topics, topic_numbers = self._topics(columns, len(batch))

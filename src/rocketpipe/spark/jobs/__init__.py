@@ -1,1 +1,1 @@
-"""Ready-made jobs around format("rocketmq"), one to a module."""
+"""Ready-made pipelines: each a function, and a command of `rocketpipe`."""

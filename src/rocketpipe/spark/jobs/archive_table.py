@@ -1,0 +1,359 @@
+"""The Parquet table of an archive: every message once, in files of a good size, through any kill.
+
+A micro-batch makes a small file for each task, topic and date. Joining them later, in place, would
+show a reader who lists the folder some rows twice or not at all for a moment. So here a file is
+only put into the table when it is final: small files wait in a folder of their own (`open`) until
+those of one partition are large or old enough, are joined there, and the result appears in the
+table by a single rename. No file of the table is ever changed or removed again, so each reader of
+Parquet sees each row once or not yet, at any moment.
+
+    table/topic=orders/date=2026-11-17/b00000012-3.parquet     what readers see
+    table/_quarantine/topic=orders/date=2026-11-17/...         bodies that can't be read
+    table/_rocketpipe/checkpoint/                              Spark's, of the query
+    table/_rocketpipe/open/                                    files that wait, and drafts
+    table/_rocketpipe/state-00000042.json                      what is true: the highest number
+
+All decisions are in the state, and each takes effect by the rename that gives the next state its
+name. Two kinds of change:
+
+- a batch: its files are written to `open`, then a state lists them, with the batch's number. Spark
+  runs a batch again that it does not know to be done: then the state has its number already, and
+  nothing is written. Files in `open` that no state lists are drafts of a run that was killed; they
+  are deleted at the next start.
+- a roll: joined files are written to `open`, then a state lists them to be moved, in place of what
+  they were made of. Moves that a kill left undone are done at the next start.
+
+Limits: it needs renames that are atomic (a local disk, NFS, HDFS; on object stores use Delta). It
+survives kills of its processes; of a loss of power what the file system survives. On a local disk a
+lock keeps a second archive out; elsewhere the second fails at its first change.
+"""
+
+import fcntl
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as fn
+
+from rocketpipe.clock import Clock, SystemClock
+from rocketpipe.errors import JobError
+from rocketpipe.spark.jobs.bodies import REASON
+from rocketpipe.spark.jobs.folders import Folder
+
+HOME = "_rocketpipe"
+CHECKPOINT = f"{HOME}/checkpoint"
+OPEN = f"{HOME}/open"
+QUARANTINE = "_quarantine"
+STATES_KEPT = 2
+
+# What a body would have become, and what is in the name of a folder.
+_NOT_QUARANTINED = frozenset({"value", "text", "topic", "date"})
+_STATE = re.compile(r"state-(\d+)\.json")
+_LOCKS: dict[str, IO[str]] = {}  # a lock is its process's, and ends with it
+
+
+@dataclass(frozen=True)
+class OpenFile:
+    """A file that waits to be published."""
+
+    name: str  # in the folder `open`
+    partition: str  # where its rows belong: topic=.../date=...
+    size: int
+    since_ms: int
+
+
+@dataclass(frozen=True)
+class State:
+    """All that an archive knows about its table."""
+
+    number: int
+    settings: dict[str, Any]
+    query: str | None = None  # the id of the streaming query whose batches are counted
+    batch: int = -1
+    archived: int = 0
+    quarantined: int = 0
+    published: int = 0  # files
+    waiting: tuple[OpenFile, ...] = ()
+    moves: tuple[tuple[str, str], ...] = ()  # to be done: from `open` to a place in the table
+    obsolete: tuple[str, ...] = ()  # to be deleted in `open`: they were joined into others
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "State":
+        return cls(
+            **{
+                **value,
+                "waiting": tuple(OpenFile(**each) for each in value["waiting"]),
+                "moves": tuple((source, target) for source, target in value["moves"]),
+                "obsolete": tuple(value["obsolete"]),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Files of one partition that become one; a single file is only moved."""
+
+    partition: str
+    files: tuple[OpenFile, ...]
+
+
+def plan_merges(
+    waiting: Sequence[OpenFile], *, file_bytes: int, until_ms: int | None
+) -> list[Merge]:
+    """What is to be published now: partitions with enough to fill a file, and those with a file
+    from before `until_ms`; everything if that is None."""
+    partitions: defaultdict[str, list[OpenFile]] = defaultdict(list)
+    for each in waiting:
+        partitions[each.partition].append(each)
+    merges = []
+    for partition, files in sorted(partitions.items()):
+        is_old = until_ms is None or min(each.since_ms for each in files) <= until_ms
+        if not is_old and sum(each.size for each in files) < file_bytes:
+            continue
+        some: list[OpenFile] = []
+        for each in files:
+            if each.size >= file_bytes // 2:  # nothing is won by writing it again
+                merges.append(Merge(partition, (each,)))
+                continue
+            some.append(each)
+            if sum(one.size for one in some) >= file_bytes:
+                merges.append(Merge(partition, tuple(some)))
+                some = []
+        if some:
+            merges.append(Merge(partition, tuple(some)))
+    return merges
+
+
+@dataclass
+class ArchiveTable:
+    """A table that one archive at a time writes to."""
+
+    spark: SparkSession
+    path: str
+    file_bytes: int
+    file_age: float  # seconds
+    clock: Clock = field(default_factory=SystemClock)
+
+    def __post_init__(self) -> None:
+        self.folder = Folder(self.spark, self.path)
+        self.state: State | None = None
+
+    @property
+    def checkpoint(self) -> str:
+        return self.folder.child(CHECKPOINT)
+
+    def open(self, settings: dict[str, Any]) -> State:
+        """Take it over as the last run left it; JobError if it is not an archive of these
+        settings. `settings` is what a new table is made for."""
+        self._lock()
+        state = self.read_state()
+        if state is None:
+            if self.folder.names(CHECKPOINT) or self._holds_files():
+                raise JobError(
+                    f"{self.path} holds files, but is no archive of ours: choose another folder"
+                )
+            self.folder.make(OPEN)
+            state = State(number=0, settings=settings)
+            self._write(state)
+        elif state.query is not None and state.query != self._query():
+            raise JobError(
+                f"the checkpoint of {self.path} was removed or replaced: archive into a new folder"
+            )
+        self.state = state
+        self._finish_moves()
+        self._delete_drafts()
+        return self.state
+
+    def read_state(self) -> State | None:
+        numbers = [
+            int(found[1]) for each in self.folder.names(HOME) if (found := _STATE.fullmatch(each))
+        ]
+        if not numbers:
+            return None
+        told = self.folder.read_json(_name(max(numbers)))
+        assert told is not None
+        try:
+            return State.from_json(told)
+        except (TypeError, KeyError, ValueError):
+            raise JobError(f"{self.folder.child(_name(max(numbers)))} is damaged") from None
+
+    def add_batch(self, frame: DataFrame, batch: int, columns: Sequence[str]) -> None:
+        """Keep a micro-batch: rows of `frame` without a reason, with these columns; all others go
+        to quarantine. Once only, however often Spark runs the batch."""
+        state = self._state
+        if batch <= state.batch:
+            return
+        try:
+            good, bad_expected, archived = self._write_rows(
+                frame, f"b{batch:08d}", fn.col(REASON).isNull(), columns
+            )
+            bad: list[OpenFile] = []
+            if bad_expected:
+                kept = [each for each in frame.columns if each not in _NOT_QUARANTINED]
+                bad, quarantined, _ = self._write_rows(
+                    frame, f"q{batch:08d}", fn.col(REASON).isNotNull(), kept, below=f"{QUARANTINE}/"
+                )
+                if quarantined != bad_expected:
+                    raise JobError(
+                        f"batch {batch}: {bad_expected} bodies could not be read, but then there "
+                        f"were {quarantined}: messages were deleted meanwhile"
+                    )
+            self._advance(
+                query=self._query(),
+                batch=batch,
+                archived=state.archived + archived,
+                quarantined=state.quarantined + bad_expected,
+                waiting=(*state.waiting, *good, *bad),
+            )
+        except BaseException:
+            self._delete_drafts()  # a full disk needs the room
+            raise
+
+    def roll(self, *, everything: bool = False) -> int:
+        """Publish what waits and is large or old enough, or all of it; how many files that made."""
+        state = self._state
+        until = None if everything else self.clock.wall_ms() - round(self.file_age * 1000)
+        merges = plan_merges(state.waiting, file_bytes=self.file_bytes, until_ms=until)
+        if not merges:
+            return 0
+        number = state.number + 1
+        try:
+            moves = self._join([each for each in merges if len(each.files) > 1], number)
+        except BaseException:
+            self._delete_drafts()
+            raise
+        moves += [
+            (each.files[0].name, f"{each.partition}/{each.files[0].name}")
+            for each in merges
+            if len(each.files) == 1
+        ]
+        done = {one.name for each in merges for one in each.files}
+        self._advance(
+            waiting=tuple(each for each in state.waiting if each.name not in done),
+            moves=tuple(moves),
+            obsolete=tuple(sorted(done - {name for name, _ in moves})),
+            published=state.published + len(moves),
+        )
+        self._finish_moves()
+        return len(moves)
+
+    @property
+    def _state(self) -> State:
+        assert self.state is not None, "a table is opened first"
+        return self.state
+
+    def _write_rows(
+        self, frame: DataFrame, name: str, which: Any, columns: Sequence[str], below: str = ""
+    ) -> tuple[list[OpenFile], int, int]:
+        """Write the rows that `which` chooses. Their files, and how many rows had a reason and how
+        many had none, of all that were read."""
+        draft = f"{OPEN}/{name}.draft"
+        self.folder.delete(draft)
+        counts = Observation()
+        seen = frame.observe(
+            counts,
+            fn.count(fn.when(fn.col(REASON).isNotNull(), 1)).alias("bad"),
+            fn.count(fn.when(fn.col(REASON).isNull(), 1)).alias("good"),
+        )
+        chosen = seen.where(which).select(*columns, "topic", "date")
+        chosen.write.partitionBy("topic", "date").parquet(self.folder.child(draft))
+        found = counts.get
+        files = []
+        now = self.clock.wall_ms()
+        for number, (path, size) in enumerate(sorted(self.folder.files(draft))):
+            if not path.endswith(".parquet"):
+                continue
+            flat = f"{name}-{number}.parquet"
+            partition = path.removeprefix(f"{draft}/").rpartition("/")[0]
+            self.folder.move(path, f"{OPEN}/{flat}")
+            files.append(OpenFile(flat, below + partition, size, now))
+        self.folder.delete(draft)
+        return files, int(found["bad"]), int(found["good"])
+
+    def _join(self, merges: Sequence[Merge], number: int) -> list[tuple[str, str]]:
+        """Join the files of each merge into one; the moves that publish them."""
+        moves: list[tuple[str, str]] = []
+        for prefix in ("", QUARANTINE):
+            some = [
+                each for each in merges if each.partition.startswith(QUARANTINE) == bool(prefix)
+            ]
+            if not some:
+                continue
+            draft = f"{OPEN}/r{number:08d}{'q' if prefix else ''}.draft"
+            self.folder.delete(draft)
+            members = [(one.name, n) for n, each in enumerate(some) for one in each.files]
+            paths = [self.folder.child(f"{OPEN}/{name}") for name, _ in members]
+            numbers = self.spark.createDataFrame(members, "file string, merge int")
+            (
+                self.spark.read.parquet(*paths)
+                .withColumn("file", fn.col("_metadata.file_name"))
+                .join(fn.broadcast(numbers), "file")
+                .drop("file")
+                .repartition(len(some), "merge")
+                .sortWithinPartitions("merge", "brokerName", "queueId", "queueOffset")
+                .write.partitionBy("merge")
+                .parquet(self.folder.child(draft))
+            )
+            for path, _ in sorted(self.folder.files(draft)):
+                found = re.search(r"/merge=(\d+)/[^/]+\.parquet$", path)
+                if found:
+                    flat = f"r{number:08d}{'q' if prefix else ''}-{len(moves)}.parquet"
+                    self.folder.move(path, f"{OPEN}/{flat}")
+                    moves.append((flat, f"{some[int(found[1])].partition}/{flat}"))
+            self.folder.delete(draft)
+        return moves
+
+    def _advance(self, **changes: Any) -> None:
+        state = replace(self._state, number=self._state.number + 1, **changes)
+        self._write(state)
+        self.state = state
+
+    def _write(self, state: State) -> None:
+        self.folder.write_json(_name(state.number), asdict(state))
+        if state.number >= STATES_KEPT:
+            self.folder.delete(_name(state.number - STATES_KEPT))
+
+    def _finish_moves(self) -> None:
+        state = self._state
+        if not state.moves and not state.obsolete:
+            return
+        for name, target in state.moves:
+            self.folder.move(f"{OPEN}/{name}", target)
+        for name in state.obsolete:
+            self.folder.delete(f"{OPEN}/{name}")
+        self._advance(moves=(), obsolete=())
+
+    def _delete_drafts(self) -> None:
+        known = {each.name for each in self._state.waiting}
+        known |= {name for name, _ in self._state.moves} | set(self._state.obsolete)
+        for name in self.folder.names(OPEN):
+            if name not in known:
+                self.folder.delete(f"{OPEN}/{name}")
+
+    def _query(self) -> str | None:
+        told = self.folder.read_json(f"{CHECKPOINT}/metadata")
+        return None if told is None else str(told["id"])
+
+    def _holds_files(self) -> bool:
+        return any(not each.startswith(HOME) for each in self.folder.names())
+
+    def _lock(self) -> None:
+        self.folder.make(HOME)
+        path = self.folder.child(f"{HOME}/lock")
+        if not path.startswith("file:") or path in _LOCKS:
+            return
+        file = Path(path.removeprefix("file:")).open("w")  # noqa: SIM115 - kept while we live
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise JobError(f"another archive is writing to {self.path}") from None
+        _LOCKS[path] = file
+
+
+def _name(number: int) -> str:
+    return f"{HOME}/state-{number:08d}.json"
