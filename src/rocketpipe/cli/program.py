@@ -40,6 +40,7 @@ COMMANDS = {
     "archive": "archive",
     "publish": "publish",
     "replay": "replay",
+    "audit": "audit",
     "completion": "completion",
 }
 
