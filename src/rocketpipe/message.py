@@ -184,10 +184,12 @@ class StoredMessage(_UnreadProperties):
 
     @property
     def tags(self) -> str | None:
+        """Its tag; None if it has none."""
         return self.properties.get("TAGS")
 
     @property
     def keys(self) -> tuple[str, ...]:
+        """The keys by which it can be found; none if it has none."""
         return tuple(key for key in self.properties.get("KEYS", "").split(" ") if key)
 
     @property
@@ -197,6 +199,7 @@ class StoredMessage(_UnreadProperties):
 
     @property
     def offset_message_id(self) -> str:
+        """The id of the place where it is stored: host, port and offset."""
         return offset_message_id(self.store_host, self.physical_offset)
 
 

@@ -1,40 +1,87 @@
-"""The examples in the docs run as they stand, each in a process of its own."""
+"""The examples of every document run as they stand, in the order in which a reader meets them."""
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from rocketpipe.testing import EmbeddedCluster
-
-ROOT = Path(__file__).parents[2]
-EXAMPLES = [
-    pytest.param(example, id=f"{document.stem}-{number}")
-    for document in (ROOT / "docs" / "producing.md", ROOT / "docs" / "consuming.md")
-    for number, example in enumerate(
-        re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
-    )
-]
+from tests.docs.documents import DOCUMENTS, READ, ROOT, RUN, examples
+from tests.docs.session import Session
+from tests.spark.conftest import require_java
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(brokers=1) as cluster:
-        yield cluster
+def followed(document: Path) -> list[object]:
+    """A parameter for a document that has anything to run here, marked with what it needs."""
+    here = [each for each in examples(document) if each.is_run and not each.needs_session]
+    if not here:
+        return []
+    marks = [pytest.mark.slow]
+    if any(each.starts_spark for each in here):
+        marks.append(pytest.mark.spark)
+    return [pytest.param(document, id=document.stem, marks=marks)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_runs_as_it_stands(cluster: EmbeddedCluster, example: str) -> None:
-    assert "127.0.0.1:9876" in example
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", example.replace("127.0.0.1:9876", cluster.namesrv)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stderr == ""
+@pytest.mark.parametrize("document", [each for one in DOCUMENTS for each in followed(one)])
+def test_a_document_can_be_followed(
+    document: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if request.node.get_closest_marker("spark"):
+        require_java()
+    with Session(tmp_path) as session:
+        for example in examples(document):
+            if example.is_run and not example.needs_session:
+                session.follow(example)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.stem)
+def test_every_example_says_what_it_is(document: Path) -> None:
+    for example in examples(document):
+        assert example.language in RUN | READ, (
+            f"{example.place}: the language is {example.language!r}; "
+            f"say sh or python, which are run, or one of {sorted(READ)}"
+        )
+        if example.note is not None:
+            assert re.fullmatch(
+                r"not run: .{10,}|in the background|file: [\w.-]+|exit code [1-9]\d*", example.note
+            ), f"{example.place}: tests/docs/documents.py does not know {example.note!r}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.stem)
+def test_no_example_hides_in_an_indented_block(document: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    before = ""
+    for number, line in enumerate(prose.splitlines(), 1):
+        is_code = line.startswith("    ") and not before.startswith(("-", "*", " ")) and line.strip()
+        assert not (is_code and not before[:1].isdigit()), (
+            f"{document.relative_to(ROOT)}, about line {number}: {line.strip()!r} is indented code, "
+            "which no test runs: fence it, and say whether it is sh, python or text"
+        )
+        before = line if line.strip() else before
+
+
+def slug(heading: str) -> str:
+    """GitHub's anchor of a heading."""
+    text = re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower())
+    return text.strip().replace(" ", "-")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.stem)
+def test_every_link_leads_somewhere(document: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (document.parent / path).resolve() if path else document
+        assert file.exists(), f"{document.name} links to {target}, which is not there"
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+            assert anchor in map(slug, headings), f"{document.name}: no heading for {target}"
+
+
+def test_the_map_names_every_document() -> None:
+    told = (ROOT / "docs" / "README.md").read_text()
+    for document in (ROOT / "docs").glob("*.md"):
+        assert document.name == "README.md" or f"({document.name})" in told, (
+            f"docs/README.md does not tell of {document.name}"
+        )

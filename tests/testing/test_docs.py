@@ -1,4 +1,4 @@
-"""docs/embedded-cluster.md tells of every argument, fault and option, and its example runs."""
+"""docs/embedded-cluster.md tells of every argument, fault and option."""
 
 import inspect
 import re
@@ -47,12 +47,6 @@ def test_every_option_of_serve_is_told(capsys: pytest.CaptureFixture[str]) -> No
         main(["serve", "--help"])
     known = set(re.findall(r"^  (--[\w-]+)", capsys.readouterr().out, re.MULTILINE))
     assert first_column(section("In a process of its own")) == known
-
-
-@pytest.mark.slow
-def test_the_example_runs() -> None:
-    example = re.findall(r"```python\n(.*?)```", DOCS, re.DOTALL)[0]
-    exec(compile(example, "docs/embedded-cluster.md", "exec"), {})
 
 
 def test_every_setting_of_tls_is_told() -> None:

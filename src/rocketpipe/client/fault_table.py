@@ -45,6 +45,7 @@ class LatencyTable:
         object.__setattr__(self, "_latencies", latencies)
 
     def isolation(self, latency: float) -> float:
+        """For how many seconds after an answer that took so long."""
         row = bisect_right(self._latencies, latency)
         return self.rows[row - 1][1] if row else 0.0
 

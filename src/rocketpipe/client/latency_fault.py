@@ -40,6 +40,7 @@ class Java4Settings:
         check_table(self)
 
     def build(self, dice: random.Random) -> Policy:
+        """A policy that knows nothing yet."""
         return Java4(self, dice)
 
 
@@ -58,6 +59,7 @@ class Java5Settings:
         require_positive(self, "probe_interval")
 
     def build(self, dice: random.Random) -> Policy:
+        """A policy that knows nothing yet."""
         return Java5(self, dice)
 
 

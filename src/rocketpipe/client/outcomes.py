@@ -33,9 +33,11 @@ class SendOutcomes(Sequence[Outcome]):
         return len(self._packs) - 1
 
     def settle(self, pack: int, outcome: SendResult | list[Outcome]) -> None:
+        """What became of a pack: one result for all of it, or one of each message."""
         self._packs[pack] = outcome
 
     def extend(self, more: "SendOutcomes") -> None:
+        """Add what became of others, behind these."""
         self._starts += [self._length + start for start in more._starts]
         self._packs += more._packs
         self._length += len(more)

@@ -32,6 +32,7 @@ class PeakEwmaSettings:
         require_positive(self, "decay", "failure_latency", "busy_isolation")
 
     def build(self, dice: random.Random) -> Policy:
+        """A policy that knows nothing yet."""
         return PeakEwma(self, dice)
 
 

@@ -33,6 +33,7 @@ class RoundRobinSettings:
     """Nothing to set."""
 
     def build(self, dice: random.Random) -> Policy:
+        """A policy that knows nothing yet."""
         return RoundRobin(dice)
 
 

@@ -29,6 +29,7 @@ class TopicRoute:
     clusters: Mapping[str, str | None]  # by broker name
 
     def master(self, broker_name: str) -> Address | None:
+        """Where the master of that broker is; None if it has none now."""
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
 

@@ -73,6 +73,7 @@ class ClientSettings:
 
     @property
     def name_servers(self) -> tuple[Address, ...]:
+        """The addresses that `namesrv` names."""
         assert isinstance(self.namesrv, str)
         return tuple(Address.parse(each) for each in self.namesrv.split(";"))
 
@@ -185,6 +186,7 @@ class ProducerSettings(ClientSettings):
 
     @property
     def body_compression(self) -> Compression:
+        """How bodies are compressed that are large enough for it."""
         try:
             return Compression(self.compression)
         except ValueError:

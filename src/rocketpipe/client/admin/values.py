@@ -20,6 +20,7 @@ class BrokerInfo(NamedTuple):
 
     @property
     def master(self) -> str | None:
+        """Where its master is; None if it has none now."""
         return self.addresses.get(MASTER_ID)
 
     @property
@@ -47,6 +48,7 @@ class BrokerRuntime:
 
     @property
     def boot_timestamp_ms(self) -> int:
+        """When it was started."""
         return int(_number(self.table.get("bootTimestamp")))
 
     @property
@@ -92,6 +94,7 @@ class QueueRange(NamedTuple):
 
     @property
     def message_count(self) -> int:
+        """How many messages it holds."""
         return self.max_offset - self.min_offset
 
 
@@ -104,6 +107,7 @@ class TopicStats:
 
     @property
     def message_count(self) -> int:
+        """How many messages all queues hold."""
         return sum(queue.message_count for queue in self.queues.values())
 
 
@@ -130,6 +134,7 @@ class GroupProgress:
 
     @property
     def lag(self) -> int:
+        """How many messages of all queues the group has yet to consume."""
         return sum(queue.lag for queue in self.queues.values())
 
 

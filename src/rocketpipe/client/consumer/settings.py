@@ -88,6 +88,7 @@ class ConsumerSettings(ClientSettings):
 
     @property
     def allocate(self) -> Allocation:
+        """The rule that `allocation` names."""
         return allocation_rule(self.allocation)
 
 
@@ -169,6 +170,7 @@ class PushConsumerSettings(ConsumerSettings):
 
     @property
     def model(self) -> MessageModel:
+        """The message model by RocketMQ's own name."""
         models = {"clustering": MessageModel.CLUSTERING, "broadcasting": MessageModel.BROADCASTING}
         model = models.get(str(self.message_model).lower())
         if model is None:
@@ -179,6 +181,7 @@ class PushConsumerSettings(ConsumerSettings):
 
     @property
     def is_broadcasting(self) -> bool:
+        """Whether every member gets every message."""
         return self.model is MessageModel.BROADCASTING
 
 
