@@ -305,7 +305,7 @@ def test_what_can_not_be_read_is_told_in_a_line(spark: SparkSession, tmp_path: P
     (tmp_path / "odd.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
     with pytest.raises(JobError, match=r"none of its 2 records is one of an attempt"):
         run(spark, attempts=str(tmp_path / "odd.jsonl"))
-    with pytest.raises(JobError, match="there is no table in .*nowhere"):
+    with pytest.raises(JobError, match=r"there is no table in .*nowhere"):
         run(spark, attempts=attempts, messages=[str(tmp_path / "nowhere")])
     spark.range(3).write.parquet(str(tmp_path / "other"))
     with pytest.raises(JobError, match="is no archived table: it has no topic, brokerName"):
