@@ -258,6 +258,9 @@ def test_a_detached_slave_comes_back() -> None:
         wait_for(SendStatus.SLAVE_NOT_AVAILABLE, producer, "copied")
         cluster.broker("broker-a").faults.clear(fault)
         wait_for(SendStatus.SEND_OK, producer, "copied")
+        cluster.broker("broker-a").faults.detach_slaves(seconds=1.0)
+        wait_for(SendStatus.SLAVE_NOT_AVAILABLE, producer, "copied")
+        wait_for(SendStatus.SEND_OK, producer, "copied")
 
 
 def test_connections_can_be_cut(cluster: EmbeddedCluster) -> None:
