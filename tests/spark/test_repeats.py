@@ -46,7 +46,7 @@ def test_what_was_written_twice_is_read_once(
     assert bodies(kept) == in_order(range(500))
     split = read(spark, cluster, "body binary", topic=topic, dropRepeats=True, minPartitions=9)
     assert bodies(split) == in_order(range(500))
-    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 130, "dropRepeats": "true"}
+    options = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "130", "dropRepeats": "true"}
     stream = read_stream(spark, cluster, SCHEMA, topic=topic, **options)
     progress = run(stream, tmp_path)
     assert len([each for each in progress if each["numInputRows"]]) > 3

@@ -31,7 +31,6 @@ from rocketpipe.spark.stored_records import (
     Ints,
     StoredRecords,
     binary_array,
-    offsets_of,
 )
 from rocketpipe.wire.compression import decompress
 from rocketpipe.wire.properties import KEYS, TAGS, UNIQ_KEY
@@ -203,12 +202,9 @@ class _Columns:
     def body(self) -> pa.Array:
         """Plain, and checked against its CRC as it is stored."""
         records = self._records
-        offsets, data = offsets_of(records.bodies)
-        cuts = offsets.tolist()
-        slices = map(slice, cuts[:-1], cuts[1:])
-        crcs = np.fromiter(
-            map(zlib.crc32, map(data.data.__getitem__, slices)), np.int64, len(records)
-        )
+        # Arrow makes Python's bytes of them faster than Python slices.
+        plain_bytes = records.bodies.to_numpy(zero_copy_only=False)
+        crcs = np.fromiter(map(zlib.crc32, plain_bytes), np.int64, len(records))
         bad = (crcs & 0x7FFFFFFF) != records.body_crcs
         if bad.any():
             decode_record(records.buffer, int(records.starts[np.argmax(bad)]))

@@ -1,7 +1,7 @@
 """Repeats: which copy counts is settled by offsets, and the index is asked as seldom as can be."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,10 +57,16 @@ def repeats(
     return found
 
 
-def find(repeats: Repeats, ids: list[str | None], start: int = 0, **said: str) -> list[int]:
-    first_rows = pa.array([said.get(str(each)) for each in ids], pa.string())
+def find(
+    repeats: Repeats,
+    ids: Sequence[str | None],
+    start: int = 0,
+    said: Mapping[str, str] | None = None,
+) -> list[int]:
+    first_rows = pa.array([(said or {}).get(str(each)) for each in ids], pa.string())
     offsets = np.arange(start, start + len(ids))
-    return repeats.find(pa.array(ids, pa.string()), first_rows, offsets).tolist()
+    found: list[int] = repeats.find(pa.array(ids, pa.string()), first_rows, offsets).tolist()
+    return found
 
 
 def ids(task: str, rows: Iterable[int]) -> list[str]:
@@ -132,7 +138,7 @@ def test_a_row_may_say_which_one_announces_it() -> None:
     rows = ids(TASK, range(4))
     index = Index([((A0, n), each) for n, each in enumerate(rows)] + [((A0, 4), rows[0])])
     said = {rows[2]: "2", rows[3]: "2", rows[1]: "no number"}
-    assert find(repeats(index, A0, {A0: (0, 5)}), [*rows, rows[0]], **said) == [4]
+    assert find(repeats(index, A0, {A0: (0, 5)}), [*rows, rows[0]], said=said) == [4]
     assert index.asked[rows[2]] == 1
     assert rows[3] not in index.asked
 
