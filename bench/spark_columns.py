@@ -21,7 +21,7 @@ from tests.stored_message import stored_message
 
 MESSAGES = 10_000  # about what one Arrow batch holds
 BODY_BYTES = 200
-ROUNDS = 30
+ROUNDS = 200
 
 
 def main(columns: list[str]) -> None:

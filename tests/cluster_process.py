@@ -1,5 +1,7 @@
 """Our NameServer and brokers in a process of their own, for those who come from other processes."""
 
+import random
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,3 +27,18 @@ class ClusterProcess(NameServerProcess):
         for name, value in self._broker_settings.items():
             arguments += ["--set", f"{name}={value}"]
         return arguments
+
+
+def free_ports() -> tuple[int, int]:
+    """The first of two brokers' and a NameServer's, below those that the kernel gives to whoever
+    connects."""
+    for _ in range(1000):
+        port = random.randrange(20_000, 30_000)
+        try:
+            for each in (*range(port - 2, port + 3), *range(port + 8, port + 12)):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", each))
+        except OSError:
+            continue
+        return port, port + 2
+    raise AssertionError("no free ports")

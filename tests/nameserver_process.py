@@ -21,19 +21,28 @@ class NameServerProcess:
     def __init__(self, **settings: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="rocketpipe-nameserver-")
         self._output = Path(self._folder.name) / "output.txt"
+        self._settings = settings
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self) -> None:
         folder = Path(self._folder.name)
         with self._output.open("wb") as output:
             self._process = launch(
-                [sys.executable, *self._arguments(folder, settings)],
+                [sys.executable, *self._arguments(folder, self._settings)],
                 folder,
                 output,
                 {"PYTHONPATH": str(_SOURCE)},
             )
-        try:
-            self.address = self._wait_for_address()
-        except BaseException:
-            self.close()
-            raise
+        self.address = self._wait_for_address()
+
+    def kill(self) -> None:
+        """End it at once; what it has written is there when it starts again."""
+        self._process.kill()
+        self._process.wait()
 
     def _arguments(self, folder: Path, settings: dict[str, str]) -> list[str]:
         script = Path(__file__).with_name("serve_nameserver.py")
@@ -48,8 +57,7 @@ class NameServerProcess:
         return found[1]
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
+        self.kill()
         self._folder.cleanup()
 
     def __enter__(self) -> Self:

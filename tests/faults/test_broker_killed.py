@@ -9,7 +9,6 @@ import asyncio
 import os
 import random
 import signal
-import socket
 import sys
 from collections import Counter
 from pathlib import Path
@@ -26,6 +25,7 @@ from rocketpipe.remoting.connection import Connection, connect
 from rocketpipe.remoting.network import AsyncioNetwork
 from rocketpipe.wire.record import decode_records
 from rocketpipe.wire.requests.reading import PULL_SUBSCRIPTION, GetMaxOffset, PullMessage
+from tests.cluster_process import free_ports
 
 ROUNDS = 50
 SENDERS = 5
@@ -97,20 +97,6 @@ class BrokerProcess:
                 assert not line.startswith("ended"), "the broker ended by itself"
                 assert line, f"nobody says {start}"
         return line.strip()
-
-
-def free_ports() -> tuple[int, int]:
-    """A broker's and a NameServer's, below those that the kernel gives to whoever connects."""
-    for _ in range(1000):
-        port = random.randrange(20_000, 30_000)
-        try:
-            for each in (port - 2, port, port + 1, port + 2):
-                with socket.socket() as probe:
-                    probe.bind((HOST, each))
-        except OSError:
-            continue
-        return port, port + 2
-    raise AssertionError("no free ports")
 
 
 class Senders:

@@ -18,22 +18,17 @@ from rocketpipe.errors import ConnectFailed, ConnectionLost, NoNameServer, Remot
 from rocketpipe.remoting.address import Address
 from rocketpipe.remoting.connection import connect
 from rocketpipe.remoting.network import AsyncioNetwork
-from rocketpipe.remoting.tls import TlsSettings, client_context
+from rocketpipe.remoting.tls import TlsSettings
 from rocketpipe.testing import EmbeddedCluster
 from rocketpipe.wire.requests.nameserver import GetBrokerClusterInfo
 from tests.apache import programs
-from tests.apache.cluster import ApacheCluster
 from tests.apache.require import require
 from tests.certificates import Certificates
 from tests.interop.clusters import EMBEDDED, JAVA, Reader, new_topic
 from tests.interop.consuming import until
+from tests.interop.tls_clusters import client_tls, tls_cluster_of
 
 TIMEOUT = 10.0
-
-
-def client_tls(certificates: Certificates) -> TlsSettings:
-    cert, key = certificates.client
-    return TlsSettings(ca_file=certificates.ca, cert_file=cert, key_file=key)
 
 
 @pytest.fixture(scope="module", params=["permissive", "enforcing"])
@@ -43,36 +38,8 @@ def tls_cluster(
     certificates: Certificates,
 ) -> Iterator[tuple[str, str]]:
     """Servers that ask their TLS clients for a certificate; the NameServer's address, the mode."""
-    cert, key = certificates.server
-    client_cert, client_key = certificates.client
-    properties = {
-        "tls.server.mode": request.param,
-        "tls.test.mode.enable": "false",
-        "tls.server.certPath": cert,
-        "tls.server.keyPath": key,
-        "tls.server.trustCertPath": certificates.ca,
-        "tls.server.need.client.auth": "require",
-        "tls.server.authClient": "true",
-        # As its NameServer's client a broker has to show one as well.
-        "tls.enable": "true",
-        "tls.client.authServer": "true",
-        "tls.client.trustCertPath": certificates.ca,
-        "tls.client.certPath": client_cert,
-        "tls.client.keyPath": client_key,
-    }
-    if cluster_name == EMBEDDED:
-        with EmbeddedCluster(1, settings=properties) as embedded:
-            yield embedded.namesrv, request.param
-        return
-    require(cluster_name)
-    with ApacheCluster(
-        cluster_name,
-        brokers=1,
-        settings={"autoCreateTopicEnable": "true"},
-        jvm_properties=properties,
-        tls=client_context(client_tls(certificates)),
-    ) as cluster:
-        yield cluster.namesrv, request.param
+    with tls_cluster_of(cluster_name, certificates, request.param) as namesrv:
+        yield namesrv, request.param
 
 
 def ask(namesrv: str, tls: TlsSettings | None) -> None:

@@ -1,9 +1,10 @@
-"""A query in a process of its own: `python -m tests.spark.query JSON`.
+"""Queries in a process of their own: `python -m tests.spark.query JSON`.
 
-The JSON says where (`master` or `remote`), with which `settings` of Spark and `options` of the
-source, into which `folder` a stream writes, and the `limit` of rows in a micro-batch. `follow` runs
-until it is killed; otherwise it reads once as a batch and once as a stream, and prints what it
-found as a line of JSON.
+The JSON says where (`master` or `remote`), with which `settings` of Spark and `options` of source
+and sink, which `topic` is read, to which a `copy` goes, the `folder` for what a stream writes, and
+the `limit` of rows in a micro-batch. `follow` runs until it is killed: a stream to Parquet, and
+one to the copy. Otherwise it reads and writes once as a batch and once as a stream, and prints what
+it found as a line of JSON.
 """
 
 import json
@@ -11,8 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
+# Of a message, where it stood: so that each has a body of its own in the copy.
+PLACE = "concat_ws(' ', brokerName, queueId, queueOffset) AS body"
 
 
 def main(task: dict[str, Any]) -> None:
@@ -25,26 +29,57 @@ def main(task: dict[str, Any]) -> None:
             builder = builder.config(name, value)
     spark = builder.getOrCreate()
     if task.get("follow"):
-        stream(spark, task, processingTime="50 milliseconds").awaitTermination()
+        to_parquet(spark, task, processingTime="50 milliseconds")
+        to_topic(spark, task, processingTime="50 milliseconds")
+        spark.streams.awaitAnyTermination()
         return
-    frame = spark.read.format("rocketmq").options(**task["options"]).load()
-    rows = frame.selectExpr("topic", "brokerName", "queueId", "queueOffset", "body").collect()
-    query = stream(spark, task, availableNow=True)
-    assert query.awaitTermination(540)
-    written = spark.read.parquet(str(Path(task["folder"]) / "output")).count()
+    rows = read(spark, task, task["topic"]).select("body", "queueOffset").collect()
+    written = read(spark, task, task["topic"]).selectExpr("concat('batch ', body) AS body")
+    sink = written.write.format("rocketmq").options(**task["options"])
+    sink.option("topic", task["copy"]).mode("append").save()
+    for query in (
+        to_parquet(spark, task, availableNow=True),
+        to_topic(spark, task, availableNow=True),
+    ):
+        assert query.awaitTermination(540)
+    streamed = spark.read.parquet(str(Path(task["folder"]) / "output")).count()
+    copy = read(spark, task, task["copy"], dropRepeats="true").select("body").distinct().count()
     spark.stop()
-    print(json.dumps({"rows": len(rows), "streamed": written}))  # noqa: T201
+    print(json.dumps({"rows": len(rows), "streamed": streamed, "copied": copy}))  # noqa: T201
 
 
-def stream(spark: SparkSession, task: dict[str, Any], **trigger: Any) -> StreamingQuery:
-    folder = Path(task["folder"])
+def read(spark: SparkSession, task: dict[str, Any], topic: str, **options: Any) -> DataFrame:
+    reader = spark.read.format("rocketmq").options(**task["options"]).options(**options)
+    return reader.option("topic", topic).load()
+
+
+def read_stream(spark: SparkSession, task: dict[str, Any]) -> DataFrame:
     reader = spark.readStream.format("rocketmq").options(**task["options"])
-    frame = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=task["limit"]).load()
+    reader = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=task["limit"])
+    return reader.option("topic", task["topic"]).load()
+
+
+def to_parquet(spark: SparkSession, task: dict[str, Any], **trigger: Any) -> StreamingQuery:
+    folder = Path(task["folder"])
     return (
-        frame.select("brokerName", "queueId", "queueOffset", "body")
+        read_stream(spark, task)
+        .select("brokerName", "queueId", "queueOffset", "body")
         .writeStream.format("parquet")
         .option("path", str(folder / "output"))
         .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def to_topic(spark: SparkSession, task: dict[str, Any], **trigger: Any) -> StreamingQuery:
+    return (
+        read_stream(spark, task)
+        .selectExpr(PLACE)
+        .writeStream.format("rocketmq")
+        .options(**task["options"])
+        .option("topic", task["copy"])
+        .option("checkpointLocation", str(Path(task["folder"]) / "copying"))
         .trigger(**trigger)
         .start()
     )

@@ -19,13 +19,16 @@ from pyspark.sql import SparkSession
 from rocketpipe import Admin, Message, Producer
 from rocketpipe.errors import MQError
 from rocketpipe.testing import EmbeddedCluster
-from tests.interop.clusters import Cluster
+from tests.cluster_process import ClusterProcess, free_ports
 from tests.spark.topics import make_topic, numbered, send
 
 ROOT = Path(__file__).parents[2]
-SENDS_MAX = 2000  # of twenty messages, so that a slow machine is not given ever more to read
+SENDS_MAX = 5000  # of ten messages, so that a slow machine is not given ever more to read
 DEADLINE = 600.0  # seconds, for a session to start and a query to get somewhere
-KILLS = int(os.environ.get("ROCKETPIPE_KILLS", "5"))  # 20 and more in a long test
+KILLS = int(os.environ.get("ROCKETPIPE_KILLS", "20"))
+
+# A query that is killed after a few seconds gains nothing from Java's second compiler.
+QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def start(task: dict[str, Any], **kwargs: Any) -> "subprocess.Popen[str]":
@@ -53,34 +56,34 @@ def finish(task: dict[str, Any]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("where", [{"master": "local-cluster[2,1,1024]"}, {"remote": "local[2]"}])
-def test_reading_where_driver_and_executors_are_apart(
+def test_reading_and_writing_where_driver_and_executors_are_apart(
     where: dict[str, str],
     spark_settings: dict[str, str],
     embedded_cluster: EmbeddedCluster,
     tmp_path: Path,
 ) -> None:
-    topic = make_topic(embedded_cluster, "apart")
+    topic, copy = make_topic(embedded_cluster, "apart"), make_topic(embedded_cluster, "apart")
     send(embedded_cluster, numbered(topic, 2000))
-    options = {"namesrv": embedded_cluster.namesrv, "topic": topic}
-    task: dict[str, Any] = {**where, "settings": spark_settings, "options": options}
+    task: dict[str, Any] = {**where, "settings": spark_settings, "topic": topic, "copy": copy}
+    task |= {"options": {"namesrv": embedded_cluster.namesrv}}
     task |= {"folder": str(tmp_path), "limit": 1000}
-    assert finish(task) == {"rows": 2000, "streamed": 2000}
+    assert finish(task) == {"rows": 2000, "streamed": 2000, "copied": 4000}
 
 
 @contextmanager
-def sending(cluster: Cluster, topic: str) -> Iterator[None]:
+def sending(namesrv: str, topic: str) -> Iterator[None]:
     """Messages keep coming, whatever happens to brokers."""
     is_over = threading.Event()
 
     def run() -> None:
-        with Producer("spark-kills", namesrv=cluster.namesrv) as producer:
+        with Producer("spark-kills", namesrv=namesrv, send_timeout=5.0) as producer:
             for _ in range(SENDS_MAX):
                 if is_over.wait(0.1):
                     return
                 try:
-                    producer.send_many([Message(topic, os.urandom(50)) for _ in range(20)])
+                    producer.send_many([Message(topic, os.urandom(50)) for _ in range(10)])
                 except MQError:
-                    pass  # a broker is away
+                    pass  # the brokers are away
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -91,76 +94,78 @@ def sending(cluster: Cluster, topic: str) -> Iterator[None]:
         thread.join()
 
 
-def test_a_query_that_is_killed_at_random_writes_each_message_once(
-    spark: SparkSession,
-    spark_settings: dict[str, str],
-    embedded_cluster: EmbeddedCluster,
-    tmp_path: Path,
+def test_queries_that_are_killed_at_random_read_and_write_each_message_once(
+    spark: SparkSession, spark_settings: dict[str, str], tmp_path: Path
 ) -> None:
-    cluster = embedded_cluster
+    """One to Parquet, one to a topic. NameServer and brokers are a process that is killed too."""
     seed = random.randrange(1 << 32)
     print("seed", seed)  # noqa: T201
     dice = random.Random(seed)
-    topic = make_topic(cluster, "killed", queues=3)
-    send(cluster, numbered(topic, 100))
-    options = {"namesrv": cluster.namesrv, "topic": topic}
-    task: dict[str, Any] = {"master": "local[2]", "settings": spark_settings, "options": options}
-    task |= {"folder": str(tmp_path), "follow": True, "limit": 500}
-    commits = tmp_path / "checkpoint" / "commits"
+    # So that it comes back where it was.
+    port, namesrv_port = free_ports()
+    ports: dict[str, Any] = {"port": str(port), "namesrv-port": str(namesrv_port)}
+    with ClusterProcess(brokers="2", **ports) as cluster:
+        with Admin(namesrv=cluster.address) as admin:
+            for name in ("source", "copy"):
+                admin.create_topic(name, queues=3)
+        options = {"namesrv": cluster.address}
+        task: dict[str, Any] = {"master": "local[2]", "settings": {**spark_settings, **QUICK}}
+        task |= {"options": options, "topic": "source", "copy": "copy", "follow": True}
+        task |= {"folder": str(tmp_path), "limit": 300}
+        with sending(cluster.address, "source"):
+            for number in range(KILLS):
+                process = start(task, stderr=subprocess.DEVNULL)
+                try:
+                    wait_for_batches(process, tmp_path)
+                    if number % 3 == 1:
+                        cluster.kill()
+                        time.sleep(dice.random())
+                        cluster.start()
+                    time.sleep(dice.uniform(0.0, 0.6))
+                finally:
+                    kill(process)
+        with Admin(namesrv=cluster.address) as admin:
+            queues = admin.subscribe_queues("source")
+            expected = sorted(
+                (queue.broker_name, queue.queue_id, offset)
+                for queue in queues
+                for offset in range(admin.max_offset(queue))
+            )
+        assert len(expected) > 10 * KILLS
+        process = start({**task, "limit": 1_000_000}, stderr=subprocess.DEVNULL)
+        wanted = {f"{name} {queue_id} {offset}" for name, queue_id, offset in expected}
+        found: list[Any] = []
+        copied: list[str] = []
+        repeated = 0
+        try:
+            deadline = time.monotonic() + DEADLINE
+            while len(found) < len(expected) or len(copied) < len(expected):
+                assert process.poll() is None, "the query ended by itself"
+                assert time.monotonic() < deadline, f"{len(found)} and {len(copied)} are there"
+                time.sleep(0.5)
+                frame = spark.read.parquet(str(tmp_path / "output"))
+                found = [tuple(row) for row in frame.drop("body").collect()]
+                reading = spark.read.format("rocketmq").options(**options).option("topic", "copy")
+                once = reading.option("dropRepeats", True).load()
+                copied = [row.body.decode() for row in once.select("body").collect()]
+                repeated = reading.option("dropRepeats", False).load().count() - len(copied)
+        finally:
+            kill(process)
+    assert sorted(found) == expected
+    assert len(copied) == len(set(copied))
+    assert set(copied) == wanted
+    print("repeats that were dropped:", repeated)  # noqa: T201
 
-    def batches() -> int:
-        return len(list(commits.glob("[0-9]*"))) if commits.exists() else 0
 
-    def wait_for_batches(process: "subprocess.Popen[str]", count: int) -> None:
-        before, deadline = batches(), time.monotonic() + DEADLINE
-        while batches() < before + count:
-            assert process.poll() is None, "the query ended by itself"
-            assert time.monotonic() < deadline, "no batch for too long"
-            time.sleep(0.05)
+def wait_for_batches(process: "subprocess.Popen[str]", folder: Path) -> None:
+    """Until each of the queries has done something."""
 
-    with sending(cluster, topic):
-        for number in range(KILLS):
-            process = start(task, stderr=subprocess.DEVNULL)
-            try:
-                wait_for_batches(process, 1)
-                if number % 2:
-                    broker = cluster.broker(dice.choice(["broker-a", "broker-b"]))
-                    broker.kill()
-                    time.sleep(dice.random())
-                    broker.start()
-                time.sleep(dice.random())
-            finally:
-                kill(process)
-    # All that is stored is read to the end, and compared with what brokers hold.
-    process = start({**task, "limit": 1_000_000}, stderr=subprocess.DEVNULL)
-    with Admin(namesrv=cluster.namesrv) as admin:
-        ends = {queue: admin.max_offset(queue) for queue in admin.subscribe_queues(topic)}
-    expected = {
-        (queue.broker_name, queue.queue_id, offset)
-        for queue, end in ends.items()
-        for offset in range(end)
-    }
-    found: list[Any] = []
-    try:
-        deadline = time.monotonic() + DEADLINE
-        while len(found) < len(expected) and time.monotonic() < deadline:
-            assert process.poll() is None, "the query ended by itself"
-            wait_or_pass(commits, deadline)
-            found = [
-                tuple(row)
-                for row in spark.read.parquet(str(tmp_path / "output"))
-                .select("brokerName", "queueId", "queueOffset")
-                .collect()
-            ]
-    finally:
-        kill(process)
-    assert len(found) == len(set(found))
-    assert set(found) == expected
+    def done() -> list[int]:
+        logs = [folder / name / "commits" for name in ("checkpoint", "copying")]
+        return [len(list(log.glob("[0-9]*"))) if log.exists() else 0 for log in logs]
 
-
-def wait_or_pass(commits: Path, deadline: float) -> None:
-    """Until another batch is done, or for a second."""
-    before = len(list(commits.glob("[0-9]*")))
-    until = min(deadline, time.monotonic() + 1.0)
-    while time.monotonic() < until and len(list(commits.glob("[0-9]*"))) == before:
-        time.sleep(0.1)
+    before, deadline = done(), time.monotonic() + DEADLINE
+    while any(now <= then for now, then in zip(done(), before, strict=True)):
+        assert process.poll() is None, "the query ended by itself"
+        assert time.monotonic() < deadline, "no batch for too long"
+        time.sleep(0.02)

@@ -2,11 +2,9 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -111,27 +109,3 @@ def test_a_task_that_is_tried_again_sends_the_same_ids(
     assert "done" in query.finish()
     counts = assert_one_of_each(stored(embedded, copy, 1000), 1000)
     assert set(counts.values()) == {1, 2}
-
-
-def test_a_query_that_is_killed_again_and_again_sends_each_message_under_one_id(
-    embedded: EmbeddedCluster, spark_settings: dict[str, str], tmp_path: Path
-) -> None:
-    dice = random.Random(7)  # when it is killed is never the same all the same
-    count = 8000
-    query, copy = copying(embedded, spark_settings, tmp_path, count, perTrigger=400)
-    commits = tmp_path / "checkpoint" / "commits"
-    for number in range(KILLS):
-        running = query.start()
-        wanted = number * 4 + dice.randrange(1, 5)  # batches that are over
-        deadline = time.monotonic() + RUN_SECONDS_MAX
-        while len(list(commits.glob("[0-9]*"))) < wanted and running.poll() is None:
-            assert time.monotonic() < deadline, "the query does not come forward"
-            time.sleep(0.02)
-        time.sleep(dice.uniform(0.0, 0.4))
-        broker = dice.choice(embedded.brokers)
-        if number % 2:
-            broker.kill()
-        kill(running)
-        embedded.heal()
-    assert "done" in query.finish()
-    assert_one_of_each(stored(embedded, copy, count), count)

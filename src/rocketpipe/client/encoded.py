@@ -19,6 +19,9 @@ class Encoded(NamedTuple):
     body: bytes  # of a batch, its members as `wire.batch` lays them out
     properties: str  # of a batch, those of the whole
     queue: MessageQueue | None = None  # where it has to go; else the policy chooses
+    # The writer's first of this topic: nothing else of his is there before it is acknowledged, and
+    # whoever finds its first message once knows that nothing of the writer was sent twice.
+    is_first: bool = False
 
     @property
     def is_batch(self) -> bool:
@@ -37,6 +40,10 @@ class Encoded(NamedTuple):
                 self.message_id.split(","), split_batch(self.body), strict=True
             )
         ]
+
+    def first_member(self) -> "Encoded":
+        """The first message of a batch by itself; of anything else, all of it."""
+        return self.members()[0] if self.is_batch else self
 
 
 def properties_of_all(namespace: str | None) -> str:

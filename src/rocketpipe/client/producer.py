@@ -22,7 +22,7 @@ from rocketpipe.client.queue_choice import Policy, policy_settings
 from rocketpipe.client.recaller import Recaller
 from rocketpipe.client.requester import Requester
 from rocketpipe.client.selectors import Selector
-from rocketpipe.client.sender import Sender, Target
+from rocketpipe.client.sender import BeforeRepeat, Sender, Target
 from rocketpipe.client.setting_checks import check_seconds
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.client.trace_hook import trace_hook
@@ -209,15 +209,22 @@ class AsyncProducer:
             raise failures[0]
         return outcomes
 
-    async def send_encoded(self, encoded: Encoded, *, timeout: float | None = None) -> SendResult:
+    async def send_encoded(
+        self,
+        encoded: Encoded,
+        *,
+        timeout: float | None = None,
+        before_repeat: BeforeRepeat | None = None,
+    ) -> SendResult:
         """Where a message or batch was stored that the caller has encoded, as `send` tells it.
 
-        For writers of whole columns: see BulkSender, which sends many of these.
+        For writers of whole columns: see BulkSender, which sends many of these. `before_repeat` is
+        awaited before any attempt that may store it once more.
         """
         self._lifecycle.require_running()
         outgoing = self._packer.pack_encoded(encoded)
         target = encoded.queue and check_queue("queue", encoded.queue, encoded.topic)
-        return await self._deliver(outgoing, target, timeout)
+        return await self._deliver(outgoing, target, timeout, before_repeat)
 
     async def publish_queues(
         self, topic: str, *, timeout: float | None = None
@@ -294,10 +301,16 @@ class AsyncProducer:
         await asyncio.gather(*map(probe, self._policy.brokers_to_probe(now())))
 
     async def _deliver(
-        self, outgoing: Outgoing, target: Target, timeout: float | None
+        self,
+        outgoing: Outgoing,
+        target: Target,
+        timeout: float | None,
+        before_repeat: BeforeRepeat | None = None,
     ) -> SendResult:
         with self._in_flight:
-            return await self._sender.send(outgoing, target, timeout=self._timeout(timeout))
+            return await self._sender.send(
+                outgoing, target, timeout=self._timeout(timeout), before_repeat=before_repeat
+            )
 
     def _timeout(self, timeout: float | None) -> float:
         if timeout is None:

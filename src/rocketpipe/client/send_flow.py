@@ -145,6 +145,12 @@ def is_busy(error: MQError | None) -> bool:
     return isinstance(error, BrokerError) and error.code == ResponseCode.SYSTEM_BUSY
 
 
+def is_surely_not_stored(error: MQError | None) -> bool:
+    """Whether an attempt that ended so has left nothing at the broker: it was not reached, or did
+    not want to begin."""
+    return is_busy(error) or isinstance(error, ConnectFailed | NoRoute)
+
+
 def _is_gone(error: MQError | None) -> bool:
     return isinstance(error, ConnectFailed | ConnectionLost)
 

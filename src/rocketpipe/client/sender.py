@@ -1,7 +1,7 @@
 """The send kernel: does what the send flow asks for, attempt by attempt, and tells how it ended."""
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -21,6 +21,7 @@ from rocketpipe.client.send_flow import (
     Pause,
     Try,
     blame,
+    is_surely_not_stored,
     may_retry,
     send_flow,
     with_attempts,
@@ -48,6 +49,8 @@ DEFAULT_REGION = "DefaultRegion"
 
 # Where to: as the policy chooses, to this queue, or to the one selected of those there are.
 Target = None | MessageQueue | Callable[[Sequence[MessageQueue]], MessageQueue]
+
+BeforeRepeat = Callable[[], Awaitable[None]]
 
 STATUSES: dict[int, SendStatus] = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
@@ -87,8 +90,19 @@ class Sender:
         on_wire = with_namespace(self._settings.namespace, topic)
         return self._queues(await self.route(on_wire, timeout=timeout))
 
-    async def send(self, outgoing: Outgoing, target: Target, *, timeout: float) -> SendResult:
-        """Send to the queue asked for, or to those the policy gives, until a broker has it."""
+    async def send(
+        self,
+        outgoing: Outgoing,
+        target: Target,
+        *,
+        timeout: float,
+        before_repeat: BeforeRepeat | None = None,
+    ) -> SendResult:
+        """Send to the queue asked for, or to those the policy gives, until a broker has it.
+
+        `before_repeat` is called before an attempt that may store it a second time, and what it
+        raises ends the send.
+        """
         now = self._now
         deadline = now() + timeout
         late = LateResult(deadline)
@@ -101,6 +115,7 @@ class Sender:
             dice=self._instance.environment.dice,
         )
         number = 0
+        may_be_stored = False
         try:
             step = next(flow)
             while True:
@@ -112,9 +127,13 @@ class Sender:
                     step = flow.send(None)
                 else:
                     number += 1
+                    if may_be_stored and before_repeat is not None:
+                        await before_repeat()
                     trying = self._try(outgoing, step, number, late)
                     # Before the second there is none that could be answered late.
-                    step = flow.send(await (trying if number == 1 else late.or_end(trying)))
+                    ended = await (trying if number == 1 else late.or_end(trying))
+                    may_be_stored = may_be_stored or not is_surely_not_stored(ended.attempt.error)
+                    step = flow.send(ended)
         except StopIteration as done:
             return cast(SendResult, done.value)
         except SendFailed as failure:

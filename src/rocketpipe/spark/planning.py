@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
@@ -21,6 +21,7 @@ class QueueRange(InputPartition):
     queue: MessageQueue
     start: int
     end: int
+    among: "tuple[QueueRange, ...]" = ()  # all that is read with it, where that matters
 
     @property
     def size(self) -> int:
@@ -55,6 +56,11 @@ def split(
         size_max = min(size_max, max(1, total // goal))
     parts = [part for each in ranges for part in _cut(each, size_max)]
     return parts or [NOTHING]
+
+
+def all_knowing(parts: list[QueueRange], ranges: list[QueueRange]) -> list[QueueRange]:
+    """The same parts, each of which knows all ranges that are read with it."""
+    return [replace(part, among=tuple(ranges)) for part in parts]
 
 
 def _cut(whole: QueueRange, size_max: int) -> list[QueueRange]:

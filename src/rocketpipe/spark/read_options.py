@@ -44,6 +44,7 @@ class ReadOptions:
     sql: str | None
     group: str | None
     include_properties: bool
+    drop_repeats: bool
     batch_bytes: int
     pull_batch_size: int
     pulls_in_flight: int
@@ -99,6 +100,7 @@ class ReadOptions:
             sql=sql,
             group=group,
             include_properties=parser.flag("includeProperties", True),
+            drop_repeats=parser.flag("dropRepeats", False),
             batch_bytes=parser.count("batchBytes", 4 << 20, maximum=1 << 30),
             pull_batch_size=parser.count("pullBatchSize", 1024),
             pulls_in_flight=parser.count("pullsInFlight", 8),

@@ -1,6 +1,7 @@
 """Batch reading: the plan, made once in the driver, and the tasks that carry it out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -9,9 +10,10 @@ from pyspark.sql.types import StructType
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.spark.cluster_view import ClusterView
 from rocketpipe.spark.columns import ColumnDecoder
-from rocketpipe.spark.planning import QueueRange, name_of, split
+from rocketpipe.spark.planning import QueueRange, all_knowing, name_of, split
 from rocketpipe.spark.positions import EARLIEST, LATEST, Position, Positions
 from rocketpipe.spark.read_options import ReadOptions
+from rocketpipe.spark.repeats import Repeats
 from rocketpipe.spark.schema import arrow_schema, check_schema
 from rocketpipe.sync.consumer import PullConsumer
 
@@ -43,15 +45,22 @@ class RocketMQReader(DataSourceReader):
                     f"{name_of(queue)} would be read from offset {start} up to {ends[queue]}: the"
                     " starting and the ending options contradict"
                 )
-        return split(
-            [QueueRange(queue, starts[queue], ends[queue]) for queue in sorted(held)],
-            partitions_min=options.partitions_min,
-            records_max=options.records_per_partition_max,
-        )
+        ranges = [QueueRange(queue, starts[queue], ends[queue]) for queue in sorted(held)]
+        return plan(options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, QueueRange)
         return read_range(self._options, self._schema, partition)
+
+
+def plan(options: ReadOptions, ranges: list[QueueRange]) -> list[QueueRange]:
+    """The tasks that read these ranges."""
+    parts = split(
+        ranges,
+        partitions_min=options.partitions_min,
+        records_max=options.records_per_partition_max,
+    )
+    return all_knowing(parts, ranges) if options.drop_repeats else parts
 
 
 def read_range(
@@ -60,14 +69,16 @@ def read_range(
     """The messages of a range as record batches, in order."""
     if wanted.size <= 0:
         return
-    decoder = ColumnDecoder(
-        arrow_schema(schema),
-        broker_name=wanted.queue.broker_name,
-        namespace=options.connection.namespace,
-        tags=options.tags_wanted,
-    )
     # A worker process of its own: connect here, never in __init__, which is pickled.
-    with PullConsumer(**options.consumer_settings()) as consumer:
+    with ExitStack() as ending:
+        consumer = ending.enter_context(PullConsumer(**options.consumer_settings()))
+        decoder = ColumnDecoder(
+            arrow_schema(schema),
+            broker_name=wanted.queue.broker_name,
+            namespace=options.connection.namespace,
+            tags=options.tags_wanted,
+            repeats=ending.enter_context(Repeats(options, wanted)) if wanted.among else None,
+        )
         answers = consumer.pull_range(
             wanted.queue, wanted.start, wanted.end, expression=options.expression
         )

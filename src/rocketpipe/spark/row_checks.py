@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 from rocketpipe.client.checks import check_topic
 from rocketpipe.errors import InvalidMessage
+from rocketpipe.spark.row_ids import FIRST_ROW
 from rocketpipe.wire.properties import RESERVED_NAMES
 
 # What Python calls a space, in RE2's words.
 _SPACE = r"[\s\v\x1c-\x1f\x{85}\p{Z}]"
-_RESERVED = pa.array(sorted(RESERVED_NAMES), pa.string())
+_RESERVED = pa.array(sorted({*RESERVED_NAMES, FIRST_ROW}), pa.string())
 
 Rows = npt.NDArray[np.int64]  # in which row each value of a column stands
 
@@ -74,7 +75,7 @@ def check_properties(names: pa.StringArray, values: pa.StringArray, rows: Rows) 
     refuse(blank, lambda n: f"{name(n)}: neither name nor value may be blank", rows)
     refuse(pc.match_substring(names, "\x01"), lambda n: f"{name(n)} has 0x01 in its name", rows)
     reserved = pc.is_in(names, value_set=_RESERVED)
-    refuse(reserved, lambda n: f"{name(n)} is RocketMQ's own: choose another name", rows)
+    refuse(reserved, lambda n: f"{name(n)} is RocketMQ's own, or ours: choose another name", rows)
 
 
 def check_topics(topics: list[str], rows: Rows) -> None:

@@ -18,7 +18,7 @@ from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.errors import InvalidMessage
 from rocketpipe.message import MessageQueue
 from rocketpipe.spark.row_checks import InvalidRow, check_text, check_topics, refuse
-from rocketpipe.spark.row_ids import DIGITS, ids_with_commas
+from rocketpipe.spark.row_ids import DIGITS, FIRST_ROW, ROWS_MAX, ids_with_commas, row_id
 from rocketpipe.spark.row_properties import as_type, join, row_properties
 from rocketpipe.spark.row_queues import queue_numbers
 from rocketpipe.wire import properties as names
@@ -46,36 +46,74 @@ class RowEncoder:
         self._settings = settings
         self._queues_of = queues_of
         self._shared = properties_of_all(settings.namespace)
+        self._first_rows: dict[str, int] = {}  # of each topic, the one that announces the others
         self.rows = 0  # encoded so far
 
     def encode(self, batch: pa.RecordBatch) -> list[Encoded]:
         """The requests that carry them; InvalidMessage names a row that can't be sent, if any."""
         try:
+            if self.rows + len(batch) > ROWS_MAX:
+                raise InvalidRow(0, f"a task writes {ROWS_MAX} rows at most: repartition first")
             ids = ids_with_commas(self._task, self.rows, len(batch))
-            parcels = self.encode_with_ids(batch, ids)
+            parcels = self._encode(batch, ids, is_announced=True)
         except InvalidRow as error:
             raise InvalidMessage(f"row {self.rows + error.place}: {error.reason}") from None
         self.rows += len(batch)
-        return parcels
+        return [self._with_mark(parcel) for parcel in parcels]
 
     def encode_with_ids(self, batch: pa.RecordBatch, ids: npt.NDArray[np.uint8]) -> list[Encoded]:
-        """The same for rows whose ids the caller knows; InvalidRow for one that can't be sent."""
+        """The same for rows whose ids the caller knows; InvalidRow for one that can't be sent.
+
+        No row announces them: whoever chose the ids knows how to tell repeats.
+        """
+        return self._encode(batch, ids, is_announced=False)
+
+    def _encode(
+        self, batch: pa.RecordBatch, ids: npt.NDArray[np.uint8], *, is_announced: bool
+    ) -> list[Encoded]:
         if not len(batch):
             return []
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         bodies = as_type(columns["body"], pa.binary())
         body_bytes = self._check_bodies(bodies)
-        more, is_delayed = row_properties(columns)
-        members = self._members(bodies, body_bytes, ids, more)
         topics, topic_numbers = self._topics(columns, len(batch))
+        by_topic = list(_by_topic(topics, topic_numbers))
+        more, is_delayed = row_properties(columns)
+        if is_announced:
+            said = self._announcements(by_topic, is_delayed)
+            if said is not None:
+                more = said if more is None else join(more, said)
+        members = self._members(bodies, body_bytes, ids, more)
         alone = is_delayed | (body_bytes >= self._settings.compress_body_bytes_min)
         cutter = _Cutter(members, ids, body_bytes, alone, self._settings, self._shared)
         return [
             parcel
-            for topic, rows in _by_topic(topics, topic_numbers)
+            for topic, rows in by_topic
             for queue, some in self._by_queue(columns, topic, rows)
             for parcel in cutter.cut(topic, queue, some)
         ]
+
+    def _announcements(
+        self, by_topic: Sequence[tuple[str, Numbers]], is_delayed: npt.NDArray[np.bool_]
+    ) -> pa.BinaryArray | None:
+        """The property that names the row which announces each (`row_ids.py`)."""
+        announcers: Numbers = np.arange(self.rows, self.rows + len(is_delayed))
+        for topic, rows in by_topic:
+            prompt = rows[~is_delayed[rows]]
+            if len(prompt):
+                announcers[prompt] = self._first_rows.setdefault(topic, self.rows + int(prompt[0]))
+        if not announcers.any():
+            return None
+        said = pc.binary_join_element_wise(
+            f"{FIRST_ROW}\x01", pa.array(announcers).cast(pa.string()), "\x02", ""
+        )
+        return pc.if_else(pa.array(announcers == 0), None, said).cast(pa.binary())
+
+    def _with_mark(self, parcel: Encoded) -> Encoded:
+        first = self._first_rows.get(parcel.topic)
+        if first is None or not parcel.message_id.startswith(row_id(self._task, first)):
+            return parcel
+        return parcel._replace(is_first=True)
 
     def _check_bodies(self, bodies: pa.BinaryArray) -> Numbers:
         """How long each is."""

@@ -2,8 +2,12 @@
 
 An id is 32 hex digits, as every producer's: 20 for the query, the batch and the partition, and 12
 that count the rows. RocketMQ's tools take digits 21 to 28 for the milliseconds since the month
-began, and look for a message from then on. There stand the upper digits of the row's number, nearly
-always zeros: so they look from the month's first day on, and find it.
+began, and look for a message from then on. There stand the upper digits of the row's number, always
+zeros: so they look from the month's first day on, and find it.
+
+One row of a task announces all others of its topic (`client.bulk`): the first that is not delayed.
+Most often it is row 0; else each row says which one it is, as a property. A delayed row comes to
+its topic when nobody knows, so it stands for itself.
 """
 
 import hashlib
@@ -16,6 +20,8 @@ import numpy.typing as npt
 
 DIGITS = 32
 TASK_DIGITS = 20
+FIRST_ROW = "SPARK_FIRST_ROW"  # the property
+ROWS_MAX = 1 << 32
 _ROW_DIGITS = DIGITS - TASK_DIGITS
 
 
@@ -44,6 +50,11 @@ def _lines(begins: npt.NDArray[np.uint8], rows: npt.NDArray[Any]) -> npt.NDArray
     lines[:, TASK_DIGITS:DIGITS] = _HEX[pairs[:, -_ROW_DIGITS // 2 :]].reshape(count, _ROW_DIGITS)
     lines[:, DIGITS] = ord(",")
     return lines
+
+
+def row_id(task: str, row: int) -> str:
+    """The id of one row."""
+    return f"{task}{row:0{_ROW_DIGITS}X}"
 
 
 def row_of(message_id: str) -> int:

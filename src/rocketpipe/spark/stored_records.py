@@ -4,6 +4,7 @@ Records are as `wire.record` tells. What is found here is checked as strictly as
 that does not fill its size exactly is an error, and it is `wire.record` that words it.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from rocketpipe.client.consumer.ranges import Answer
 from rocketpipe.errors import MalformedRecord
 from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
 from rocketpipe.wire.record import (
@@ -41,18 +43,44 @@ BODY_AT = BODY_LENGTH_AT + 4
 class StoredRecords:
     """The records of a buffer. Each part is worked out when first asked for."""
 
-    def __init__(self, buffer: bytes) -> None:
+    def __init__(self, buffer: bytes, starts: Ints | None = None) -> None:
         self.buffer = buffer
-        self.starts: Ints = np.array(record_starts(buffer), dtype=np.int64)
+        if starts is None:
+            starts = np.array(record_starts(buffer), dtype=np.int64)
+        self.starts = starts
         self.ends: Ints = np.append(self.starts[1:], len(buffer))
         self._check()
+
+    @classmethod
+    def of_answers(cls, answers: Sequence[bytes]) -> "StoredRecords":
+        """Those of several buffers, one behind the other."""
+        base, starts = 0, []
+        for answer in answers:
+            found = answer.starts if isinstance(answer, Answer) else record_starts(answer)
+            starts.append(np.array(found, dtype=np.int64) + base)
+            base += len(answer)
+        return cls(b"".join(answers), np.concatenate(starts))
 
     def __len__(self) -> int:
         return len(self.starts)
 
+    def without(self, rows: Ints) -> "StoredRecords":
+        """The others, if there are any."""
+        keeps = np.ones(len(self), dtype=np.bool_)
+        keeps[rows] = False
+        cuts = zip(self.starts[keeps].tolist(), self.ends[keeps].tolist(), strict=True)
+        return StoredRecords(b"".join([self.buffer[start:end] for start, end in cuts]))
+
     def numbers(self, kind: str, at: int | Ints) -> npt.NDArray[Any]:
-        """The numbers of this kind at a place of each record, or at places of the buffer."""
-        return self.numbers_at(kind, self.starts + at)
+        """The numbers of this kind at a place of each record."""
+        dtype = np.dtype(kind)
+        if not isinstance(at, int) or at + dtype.itemsize > BODY_AT:
+            return self.numbers_at(kind, self.starts + at)
+        heads = self._heads
+        column: npt.NDArray[Any] = np.ndarray(
+            (len(heads),), dtype, heads, offset=at, strides=(BODY_AT,)
+        )
+        return column.astype(dtype.newbyteorder("="))
 
     def numbers_at(self, kind: str, places: Ints) -> npt.NDArray[Any]:
         dtype = np.dtype(kind)
@@ -61,6 +89,12 @@ class StoredRecords:
             (len(self.buffer) - dtype.itemsize + 1,), dtype, self.buffer, strides=(1,)
         )
         return everywhere[places].astype(dtype.newbyteorder("="), copy=False)
+
+    @cached_property
+    def _heads(self) -> npt.NDArray[Any]:
+        """All before the bodies, close together: picking that once is less work than picking each
+        number from wherever in the memory its record is."""
+        return self.numbers_at(f"V{BODY_AT}", self.starts)
 
     @cached_property
     def sys_flags(self) -> npt.NDArray[np.int32]:

@@ -25,11 +25,10 @@ from rocketpipe.spark.planning import (
     ranges_between,
     report_loss,
     rows_between,
-    split,
 )
 from rocketpipe.spark.positions import LATEST, Position, Positions
 from rocketpipe.spark.read_options import ReadOptions
-from rocketpipe.spark.reader import read_range
+from rocketpipe.spark.reader import plan, read_range
 from rocketpipe.spark.schema import check_schema
 
 if TYPE_CHECKING:
@@ -132,11 +131,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             *(from_json(start), self._last_end, self._holdings()),
             fails_on_loss=options.fail_on_data_loss,
         )
-        return split(
-            ranges,
-            partitions_min=options.partitions_min,
-            records_max=options.records_per_partition_max,
-        )
+        return plan(options, ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, QueueRange)

@@ -1,6 +1,6 @@
 """The blocking administrator's client."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from rocketpipe.client.admin.admin import AsyncAdmin
@@ -230,6 +230,16 @@ class Admin(BlockingClient):
         return self._call(
             self._async.query(topic, key, begin_ms=begin_ms, end_ms=end_ms, limit=limit)
         )
+
+    def copies(
+        self, topic: str, message_ids: Iterable[str], *, brokers: Collection[str] = ()
+    ) -> dict[str, list[StoredMessage]]:
+        """All messages of a topic that have these ids from their producers, oldest first: whatever
+        was sent again is there several times. Of one id a broker gives no more than 64.
+
+        NoRoute if one of these brokers, whose answers are needed, has none of the topic now.
+        """
+        return self._call(self._async.copies(topic, message_ids, brokers=brokers))
 
     def message_at(self, queue: MessageQueue, offset: int) -> StoredMessage:
         """The message at an offset of a queue, or NotFound."""

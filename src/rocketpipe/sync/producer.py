@@ -14,6 +14,7 @@ from rocketpipe.client.many import packs
 from rocketpipe.client.outcomes import SendOutcomes
 from rocketpipe.client.producer import AsyncProducer
 from rocketpipe.client.selectors import Selector
+from rocketpipe.client.sender import BeforeRepeat
 from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.client.transaction import AsyncTransactionProducer, TransactionListener
 from rocketpipe.message import (
@@ -170,12 +171,20 @@ class Producer(BlockingClient):
             raise
         return outcomes
 
-    def send_encoded(self, encoded: Encoded, *, timeout: float | None = None) -> SendResult:
+    def send_encoded(
+        self,
+        encoded: Encoded,
+        *,
+        timeout: float | None = None,
+        before_repeat: BeforeRepeat | None = None,
+    ) -> SendResult:
         """Where a message or batch was stored that the caller has encoded, as `send` tells it.
 
-        For writers of whole columns: see BulkSender, which sends many of these.
+        For writers of whole columns: see BulkSender, which sends many of these. `before_repeat` is
+        awaited before any attempt that may store it once more.
         """
-        return self._call(self._async.send_encoded(encoded, timeout=timeout))
+        sending = self._async.send_encoded(encoded, timeout=timeout, before_repeat=before_repeat)
+        return self._call(sending)
 
     def publish_queues(
         self, topic: str, *, timeout: float | None = None

@@ -23,6 +23,7 @@ from rocketpipe.wire.compression import decompress
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.sys_flag import COMPRESSED
 from tests.simulated_cluster import (
+    Behaviour,
     FakeBroker,
     SimulatedCluster,
     after,
@@ -249,3 +250,69 @@ async def test_the_queues_of_a_topic_are_those_to_write_to(cluster: SimulatedClu
 def test_every_message_says_that_it_waits_and_where_it_lives() -> None:
     assert properties_of_all(None) == "WAIT\x01true\x02"
     assert properties_of_all("ns") == "WAIT\x01true\x02INSTANCE_ID\x01ns\x02"
+
+
+def first(numbers: range) -> Encoded:
+    return batch(numbers)._replace(is_first=True)
+
+
+@simulated(brokers=2)
+async def test_nothing_is_sent_before_the_first_is_there(cluster: SimulatedCluster) -> None:
+    for broker in cluster.brokers:
+        broker.behaviour = after(1.0)
+    async with cluster.producer(send_timeout=30.0) as producer:
+        bulk = AsyncBulkSender(producer)
+        both = asyncio.gather(
+            bulk.send([batch(range(2, 4)), first(range(2)), batch(range(4, 6))]),
+            bulk.send([batch(range(6, 8))]),
+        )
+        await asyncio.sleep(0.9)
+        received = [each for broker in cluster.brokers for each in broker.received]
+        assert [each.bodies for each in received] == [[b"0", b"1"]]
+        await both
+    assert sum(len(bodies(broker)) for broker in cluster.brokers) == 8
+
+
+@pytest.mark.parametrize(
+    ("trouble", "is_told"),
+    [
+        (lose_answer, True),
+        (hang_up, True),
+        (refuse(ResponseCode.SERVICE_NOT_AVAILABLE), True),  # who knows what it has done before
+        (refuse(ResponseCode.SYSTEM_BUSY), False),
+    ],
+)
+def test_before_a_repeat_the_first_is_sent_once_more(trouble: Behaviour, is_told: bool) -> None:
+    @simulated()
+    async def run(cluster: SimulatedCluster) -> None:
+        (broker,) = cluster.brokers
+        broker.script += [store, trouble, trouble]
+        settings: dict[str, Any] = {"retry_times": 5, "attempt_timeout": 0.5, "send_timeout": 30.0}
+        async with cluster.producer(**settings) as producer:
+            parcels = [batch(range(n, n + 2)) for n in range(2, 6, 2)]
+            results = await AsyncBulkSender(producer).send([first(range(2)), *parcels])
+        assert [len(each.message_ids) for each in results] == [2, 2, 2]
+        asked = [each.bodies for each in broker.received]
+        again = asked.index([b"0"]) if is_told else len(asked)
+        assert ([b"0"] in asked) == is_told
+        # Each was tried once when the first was not there a second time yet.
+        assert max(asked[:again].count([b"2", b"3"]), asked[:again].count([b"4", b"5"])) == (
+            1 if is_told else 2
+        )
+
+    run()
+
+
+@simulated()
+async def test_what_can_not_be_announced_is_not_sent_again(cluster: SimulatedCluster) -> None:
+    (broker,) = cluster.brokers
+
+    def trouble(broker: FakeBroker, request: RemotingCommand, connection: Connection) -> Any:
+        is_the_first = b"0" in broker.received[-1].bodies and len(broker.received) == 1
+        return (store if is_the_first else hang_up)(broker, request, connection)
+
+    broker.behaviour = trouble
+    async with cluster.producer(send_timeout=30.0) as producer:
+        with pytest.raises(BulkFailed):
+            await AsyncBulkSender(producer).send([first(range(2)), batch(range(2, 4))])
+    assert [each.bodies for each in broker.received].count([b"2", b"3"]) == 1

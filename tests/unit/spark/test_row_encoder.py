@@ -16,7 +16,7 @@ from rocketpipe.client.settings import ProducerSettings
 from rocketpipe.errors import InvalidMessage
 from rocketpipe.message import Message, MessageQueue
 from rocketpipe.spark.row_encoder import RowEncoder
-from rocketpipe.spark.row_ids import row_of, task_digits
+from rocketpipe.spark.row_ids import FIRST_ROW, row_of, task_digits
 from rocketpipe.wire.batch import decode_batch
 from rocketpipe.wire.properties import UNIQ_KEY, decode_properties, message_properties
 
@@ -174,9 +174,13 @@ def test_delayed_rows_go_by_themselves() -> None:
     )
     assert [each.message_count for each in parcels] == [2, 1, 1]
     found = sent(parcels)
-    assert found[1].properties == {"DELAY": "3", "WAIT": "true"}
+    assert found[1].properties == {"DELAY": "3", "WAIT": "true", FIRST_ROW: "1"}
     milliseconds = str(int(at.timestamp()) * 1000 + 678)
-    assert found[2].properties == {"TIMER_DELIVER_MS": milliseconds, "WAIT": "true"}
+    assert found[2].properties == {
+        "TIMER_DELIVER_MS": milliseconds,
+        "WAIT": "true",
+        FIRST_ROW: "2",
+    }
     assert found[0].request is found[3].request
 
 
@@ -381,7 +385,35 @@ def test_rows_are_the_messages_they_stand_for(
         )
     )
     assert len(found) == len(many)
-    for row, message in zip(found, many, strict=True):
+    firsts: dict[str, int] = {}
+    for number, (row, message) in enumerate(zip(found, many, strict=True)):
         assert row.request.topic == message.topic
         assert row.body == message.body
-        assert row.properties == message_properties(message)
+        first = firsts.setdefault(message.topic, number) if not message.delay_level else number
+        announced = {FIRST_ROW: str(first)} if first else {}
+        assert row.properties == message_properties(message) | announced
+        assert row.request.is_first == (
+            firsts.get(message.topic) == row_of(row.request.message_id.split(",")[0])
+        )
+
+
+def test_one_row_of_each_topic_announces_the_others() -> None:
+    making = encoder(None, batch_messages_max=2, compress_body_bytes_min=100)
+    large = b"x" * 200  # goes by itself, behind the others
+    first = making.encode(
+        rows(
+            {"topic": "orders", "body": b"0", "delayLevel": 2},
+            {"topic": "orders", "body": large},
+            *({"topic": "orders", "body": b"o"} for _ in range(3)),
+            {"topic": "other", "body": b"5"},
+        )
+    )
+    then = making.encode(
+        rows({"topic": "third", "body": b"6"}, *({"topic": "other", "body": b"7"},) * 3)
+    )
+    announcing = [each for each in first + then if each.is_first]
+    assert [(each.topic, row_of(each.message_id[:32])) for each in announcing] == [
+        *(("orders", 1), ("other", 5), ("third", 6)),
+    ]
+    said = [each.properties.get(FIRST_ROW) for each in sent(first) + sent(then)]
+    assert said == [None, "1", "1", "1", "1", "5", "6", "5", "5", "5"]

@@ -1,10 +1,12 @@
 """Single messages: by the id of their producer or of their place, by key, by queue offset."""
 
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
 from operator import attrgetter
 
 from rocketpipe.client.admin.asking import Asking, describe
 from rocketpipe.codes import ResponseCode
-from rocketpipe.errors import BrokerError, ClientError, MalformedRecord, NotFound
+from rocketpipe.errors import BrokerError, ClientError, MalformedRecord, NoRoute, NotFound
 from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.remoting.address import Address
 from rocketpipe.wire.message_id import OffsetMessageId, parse_offset_message_id
@@ -18,6 +20,8 @@ from rocketpipe.wire.requests.reading import (
 
 TOOLS_GROUP = "TOOLS_CONSUMER"  # every broker has it
 QUERY_MAX = 32
+COPIES_MAX = 64  # what brokers give at most
+QUERIES_IN_FLIGHT_MAX = 64
 UNIQUE_ID = "U"  # the part of the index in which 5.5 may keep producers' ids
 LONG_MAX = (1 << 63) - 1
 
@@ -61,6 +65,30 @@ class MessageAdmin(Asking):
             raise ClientError(f"limit is {limit}: it must be a whole number from 1")
         end_ms = LONG_MAX if end_ms is None else end_ms
         return (await self._query(topic, key, limit, begin_ms, end_ms))[-limit:]
+
+    async def copies(
+        self, topic: str, message_ids: Iterable[str], *, brokers: Collection[str] = ()
+    ) -> dict[str, list[StoredMessage]]:
+        """All messages of a topic that have these ids from their producers, oldest first: whatever
+        was sent again is there several times. Of one id a broker gives no more than 64.
+
+        NoRoute if one of these brokers, whose answers are needed, has none of the topic now.
+        """
+        servers = await self._readers_of(topic)
+        for name in brokers:
+            if name not in servers:
+                asked = tuple(self._instance.name_servers.addresses)
+                raise NoRoute(topic, asked, f"there is no broker {name!r}")
+        room = asyncio.Semaphore(QUERIES_IN_FLIGHT_MAX)
+
+        async def find(message_id: str) -> list[StoredMessage]:
+            async with room:
+                return await self._query_at(
+                    servers, topic, message_id, COPIES_MAX, 0, LONG_MAX, is_unique_id=True
+                )
+
+        ids = list(dict.fromkeys(message_ids))
+        return dict(zip(ids, await asyncio.gather(*map(find, ids)), strict=True))
 
     async def message_at(self, queue: MessageQueue, offset: int) -> StoredMessage:
         """The message at an offset of a queue, or NotFound."""
@@ -111,7 +139,14 @@ class MessageAdmin(Asking):
         return decode_records(body, broker_name=broker_name)[0]
 
     async def _query(
+        self, topic: str, key: str, limit: int, *times: int, is_unique_id: bool = False
+    ) -> list[StoredMessage]:
+        servers = await self._readers_of(topic)
+        return await self._query_at(servers, topic, key, limit, *times, is_unique_id=is_unique_id)
+
+    async def _query_at(
         self,
+        servers: Mapping[str, Address],
         topic: str,
         key: str,
         limit: int,
@@ -141,7 +176,7 @@ class MessageAdmin(Asking):
                 raise
             return decode_records(answer.body, broker_name=name)
 
-        found = await self._on_each(await self._readers_of(topic), ask, doing=doing)
+        found = await self._on_each(servers, ask, doing=doing)
         # A broker compares hashes only, so these may be others' as well.
         wanted = [
             message

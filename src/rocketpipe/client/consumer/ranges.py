@@ -10,7 +10,7 @@ bytes, as nobody knows how large the messages of a range are.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
@@ -55,13 +55,20 @@ PASSING = frozenset(
 _QUEUE_OFFSET = Struct(">q")
 
 
+class Answer(bytes):
+    """Stored messages, and where each begins: who finds that out looks at all of them, so it is
+    told to who reads them next."""
+
+    starts: Sequence[int]
+
+
 @dataclass(slots=True, eq=False)
 class _Span:
     """Some neighbouring offsets, and the answers for them as they come."""
 
     next_offset: int  # where the next pull begins, and in the end where the queue goes on
     end: int
-    bodies: deque[bytes] = field(default_factory=deque)
+    bodies: deque[Answer] = field(default_factory=deque)
     answer: "asyncio.Future[RemotingCommand] | None" = None  # of the pull that is on its way
     error: MQError | None = None  # an answer that makes no sense
 
@@ -95,7 +102,7 @@ class RangeReader:
         self._spans: deque[_Span] = deque()
         self._changed: asyncio.Future[None] | None = None  # the first span, if that is waited for
 
-    async def read(self, start: int, end: int) -> AsyncIterator[bytes]:
+    async def read(self, start: int, end: int) -> AsyncIterator[Answer]:
         """Answers in order, none of them empty."""
         if not 0 <= start <= end:
             raise InvalidSetting(f"no range of offsets: from {start} up to {end}")
@@ -216,7 +223,7 @@ class RangeReader:
                 log.info("ask again: %s", error)
             await asyncio.sleep(RETRY_PAUSE)
 
-    def _check(self, pulled: Pulled, offset: int, end: int) -> bytes:
+    def _check(self, pulled: Pulled, offset: int, end: int) -> Answer:
         """The part of an answer before the offset `end`; OffsetGap if a message is missing."""
         body, starts = pulled.body, record_starts(pulled.body)
         if not starts or pulled.next_offset <= offset:
@@ -228,10 +235,12 @@ class RangeReader:
         is_dense = first == offset and last - first == len(starts) - 1
         if not is_dense and not self._is_filtered and not self._skips_gaps:
             self._find_gap(body, starts, offset)
-        if last < end:
-            return body
-        # With a filter a broker looks beyond what was asked for.
-        return body[: next(start for start in starts if queue_offset(body, start) >= end)]
+        if last >= end:  # with a filter a broker looks beyond what was asked for
+            count = next(n for n, start in enumerate(starts) if queue_offset(body, start) >= end)
+            body, starts = body[: starts[count]], starts[:count]
+        answer = Answer(body)
+        answer.starts = starts
+        return answer
 
     def _find_gap(self, body: bytes, starts: list[int], offset: int) -> None:
         """OffsetGap, unless some records are batches of messages, which may begin anywhere."""
