@@ -49,16 +49,18 @@ lock: ## Pin the newest versions of what requirements/*.in ask for
 
 clean: ## Remove what the targets above made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -f src/rocketpipe/_compiled*.so
 
 # First of all prerequisites, so that whoever lacks a tool is told before anything is installed.
 need-java:
 	@scripts/need python java mvn
 
 # The stamp is written last, so that an interrupted installation starts over.
-$(DEV): requirements/dev.txt pyproject.toml
+$(DEV): requirements/dev.txt pyproject.toml setup.py $(wildcard csrc/*)
 	@scripts/need python
 	@echo "setting up $(VENV) ..."
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install --quiet --requirement requirements/dev.txt
 	@$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(RUN) -c "from rocketpipe.compiled import compiled; compiled or print('without the compiled part: no C compiler, or it failed; all works, slower')"
 	@touch $@
