@@ -55,6 +55,7 @@ lock: ## Pin the newest versions of what requirements/*.in ask for
 
 clean: ## Remove what the targets above made here
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	rm -f src/rocketpipe/_compiled*.so
 
 # First of all prerequisites, so that whoever lacks a tool is told before anything is installed.
 need-java:
@@ -64,10 +65,11 @@ need-java-only:
 	@scripts/need python java
 
 # The stamp is written last, so that an interrupted installation starts over.
-$(DEV) $(DEMO): $(VENV)/.%-installed: requirements/%.txt pyproject.toml
+$(DEV) $(DEMO): $(VENV)/.%-installed: requirements/%.txt pyproject.toml setup.py $(wildcard csrc/*)
 	@scripts/need python
 	@echo "setting up $(VENV) ..."
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
 	@$(RUN) -m pip install --quiet --requirement requirements/$*.txt
 	@$(RUN) -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(RUN) -c "from rocketpipe.compiled import compiled; compiled or print('without the compiled part: no C compiler, or it failed; all works, slower')"
 	@touch $@

@@ -12,7 +12,7 @@ from rocketpipe.broker.held_requests import Held, HeldRequests
 from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.pull_checks import Pull
 from rocketpipe.broker.settings import BrokerSettings
-from rocketpipe.broker.store.indexes import Placed
+from rocketpipe.broker.store.indexes import Placed, messages_of
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.codes import ResponseCode
 from rocketpipe.remoting.connection import Connection
@@ -59,7 +59,7 @@ class HeldPulls(HeldRequests[HeldPull]):
         """Messages can be read: to be told by the store."""
         if (topic, queue_id) not in self._by_key:
             return
-        for _, queue_offset, tags_code, physical_offset, *_ in arrivals:
+        for queue_offset, tags_code, physical_offset in messages_of(arrivals):
             properties = cache(partial(self._store.properties_at, physical_offset))
             for held in list(self._by_key.get((topic, queue_id), ())):
                 if queue_offset < held.pull.offset:

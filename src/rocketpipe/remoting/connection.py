@@ -338,10 +338,10 @@ class Connection(asyncio.Protocol):
             self._next_turn = None
         try:
             while not self._stalls() and self.lost is None:
-                frame = self._decoder.next_frame()
-                if frame is None:
+                command = self._decoder.next_command()
+                if command is None:
                     break
-                self._take(RemotingCommand.decode(frame))
+                self._take(command)
                 taken += 1
                 if self._is_server_side and (
                     taken >= _REQUESTS_PER_TURN or self._outbox_bytes >= _ANSWER_BYTES_PER_TURN

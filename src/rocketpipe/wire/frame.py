@@ -16,6 +16,7 @@ from enum import IntEnum
 from json.encoder import encode_basestring as quote  # the C version where there is one
 
 from rocketpipe.codes import PROTOCOL_VERSION, LanguageCode, request_name, response_name
+from rocketpipe.compiled import compiled
 from rocketpipe.errors import InvalidMessage, MalformedFrame
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # what Apache's servers and clients accept, length included
@@ -31,7 +32,6 @@ class SerializeType(IntEnum):
 
 # Members and names of enums take three times as long to get at as those of a module.
 _JSON, _ROCKETMQ = SerializeType
-_LANGUAGE_NAMES = {language: language.name for language in LanguageCode}
 
 
 @dataclass(slots=True)
@@ -84,6 +84,19 @@ class RemotingCommand:
 
     def encode(self) -> bytes:
         """The whole frame, its length included."""
+        if compiled is not None and self.serialize_type == _JSON:
+            frame = compiled.write_frame(
+                self.code,
+                self.flag,
+                self.opaque,
+                self.version,
+                self.language._name_,
+                self.remark,
+                self.ext_fields,
+                self.body,
+            )
+            if frame is not None:
+                return frame
         if self.serialize_type == _ROCKETMQ and -32768 <= self.code <= 32767:
             header = _encode_binary(self)
             kind = _ROCKETMQ
@@ -151,11 +164,28 @@ class FrameDecoder:
         end = start + 4 + length
         if end > len(data):
             return None
-        if end < len(data):
+        self._taken(end)
+        return bytes(memoryview(data)[start + 4 : end])
+
+    def next_command(self) -> RemotingCommand | None:
+        """The command of the next whole frame, or None until more bytes come."""
+        if compiled is not None and self._data:
+            found = compiled.read_frame(self._data, self._start, self._frame_bytes_max)
+            if found is not None:
+                end, code, ext_fields, body, remark, opaque, flag, language, version = found
+                self._taken(end)
+                named = _LANGUAGES.get(language, LanguageCode.OTHER)
+                return RemotingCommand(
+                    code, ext_fields, body, remark, opaque, flag, named, version, _JSON
+                )
+        frame = self.next_frame()
+        return None if frame is None else RemotingCommand.decode(frame)
+
+    def _taken(self, end: int) -> None:
+        if end < len(self._data):
             self._start = end
         else:  # nothing is kept for a peer that may have no more to say
             self._data, self._start = b"", 0
-        return bytes(memoryview(data)[start + 4 : end])
 
     @property
     def has_partial_frame(self) -> bool:
@@ -183,7 +213,7 @@ def _encode_json(command: RemotingCommand) -> bytes:
     remark = "" if command.remark is None else f'"remark":{quote(command.remark)},'
     text = (
         f'{{"code":{int(command.code)},{ext_fields}"flag":{command.flag},'
-        f'"language":"{_LANGUAGE_NAMES[command.language]}","opaque":{command.opaque},{remark}'
+        f'"language":"{command.language._name_}","opaque":{command.opaque},{remark}'
         f'"serializeTypeCurrentRPC":"JSON","version":{command.version}}}'
     )
     return text.encode("utf-8", "replace")  # as Java: a lone surrogate becomes a question mark

@@ -11,6 +11,7 @@ from itertools import count, islice
 from struct import Struct
 from typing import NamedTuple
 
+from rocketpipe.compiled import compiled
 from rocketpipe.errors import InvalidMessage, MalformedRecord
 from rocketpipe.host import unpack_host
 from rocketpipe.message import offset_message_id
@@ -22,6 +23,7 @@ __all__ = [
     "UniqueId",
     "UniqueIdGenerator",
     "offset_message_id",
+    "offset_message_ids",
     "parse_offset_message_id",
     "parse_recall_handle",
     "parse_unique_id",
@@ -40,6 +42,15 @@ def parse_offset_message_id(text: str) -> OffsetMessageId:
     """The place that `offset_message_id` made an id of."""
     data = _unhex(text)
     return OffsetMessageId(unpack_host(data[:-8]), int.from_bytes(data[-8:], "big", signed=True))
+
+
+def offset_message_ids(prefix: str, offsets: tuple[int, ...]) -> str:
+    """The ids of messages of one broker, with commas between; the prefix is its host in hex."""
+    if compiled is not None:
+        ids = compiled.offset_ids(prefix, offsets)
+        if ids is not None:
+            return ids
+    return ",".join([f"{prefix}{offset:016X}" for offset in offsets])
 
 
 class UniqueId(NamedTuple):
@@ -91,6 +102,8 @@ class UniqueIdGenerator:
         if not numbers or numbers[0] >> 16 != numbers[-1] >> 16:  # the counter overflows in between
             return [f"{self._head(number)}{number & 0xFFFF:04X}" for number in numbers]
         head = self._head(numbers[0])
+        if compiled is not None and numbers[-1] - numbers[0] == quantity - 1:
+            return compiled.counted_ids(head, numbers[0] & 0xFFFF, quantity)
         return [f"{head}{_HEX[number >> 8 & 0xFF]}{_HEX[number & 0xFF]}" for number in numbers]
 
     def _head(self, number: int) -> str:

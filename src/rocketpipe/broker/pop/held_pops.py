@@ -16,7 +16,7 @@ from functools import cache, partial
 from rocketpipe.broker.held_requests import Held, HeldRequests
 from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.settings import BrokerSettings
-from rocketpipe.broker.store.indexes import Placed
+from rocketpipe.broker.store.indexes import Placed, messages_of
 from rocketpipe.broker.store.message_store import MessageStore
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.frame import RemotingCommand
@@ -78,7 +78,7 @@ class HeldPops(HeldRequests[HeldPop]):
         """Messages can be read: to be told by the store."""
         if topic not in self._waited:
             return
-        for _, _, tags_code, physical_offset, *_ in arrivals:
+        for _, tags_code, physical_offset in messages_of(arrivals):
             properties = cache(partial(self._store.properties_at, physical_offset))
             for group in list(self._waited.get(topic, ())):
                 for key in ((topic, group, ANY_QUEUE), (topic, group, queue_id)):

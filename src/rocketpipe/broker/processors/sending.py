@@ -17,7 +17,7 @@ from rocketpipe.remoting.dispatch import Handler, Refusal
 from rocketpipe.wire.bodies.topics import TopicConfig, TopicFilterType
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.java_text import read_bool, read_integer, write_bool
-from rocketpipe.wire.message_id import RecallHandle
+from rocketpipe.wire.message_id import RecallHandle, offset_message_ids
 from rocketpipe.wire.naming import wire_name
 from rocketpipe.wire.properties import (
     DELAY,
@@ -347,10 +347,8 @@ class SendProcessor:
             remark = self._remark(result)
             connection.answer(request, request.answer(code, remark, self._base_fields))
             return
-        prefix = self._message_id_prefix
-        offsets = result.physical_offsets
         fields = {
-            "msgId": ",".join([f"{prefix}{offset:016X}" for offset in offsets]),
+            "msgId": offset_message_ids(self._message_id_prefix, result.physical_offsets),
             "queueId": str(queue_id),
             "queueOffset": str(result.queue_offset),
             **self._base_fields,

@@ -25,6 +25,7 @@ class ConsumeQueue:
     __slots__ = (
         "_disk",
         "_files",
+        "_last_path",
         "_segment_bytes",
         "_tail",
         "_tail_start",
@@ -61,11 +62,12 @@ class ConsumeQueue:
         self._segment_bytes = segment_entries * ENTRY_BYTES
         self._tail = bytearray()
         self._tail_start = max_offset
+        self._last_path = -1, folder  # to make a path takes longer than to read from its file
 
-    def append(self, physical_offset: int, size: int, tags_code: int) -> None:
-        """Add the entry of the message at max_offset."""
-        self._tail += ENTRY.pack(physical_offset, size, tags_code)
-        self.max_offset += 1
+    def append(self, entries: bytes) -> None:
+        """Add the entries of the messages from max_offset on."""
+        self._tail += entries
+        self.max_offset += len(entries) // ENTRY_BYTES
 
     def skip_to(self, queue_offset: int, physical_offset: int) -> None:
         """Go on at a later offset: the messages before it are lost, or deleted if there are none.
@@ -75,7 +77,7 @@ class ConsumeQueue:
         if self.max_offset == self.min_offset:
             self.min_offset = self.max_offset = self._tail_start = queue_offset
         while self.max_offset < queue_offset:
-            self.append(physical_offset, 0, 0)
+            self.append(ENTRY.pack(physical_offset, 0, 0))
         self.next_offset = self.max_offset
 
     def entries(self, offset: int, count: int) -> bytes:
@@ -144,4 +146,6 @@ class ConsumeQueue:
         return int.from_bytes(self.entries(offset, 1)[:8], "big")
 
     def _path(self, segment: int) -> Path:
-        return self.folder / f"{segment * self._segment_bytes:020}"
+        if self._last_path[0] != segment:
+            self._last_path = segment, self.folder / f"{segment * self._segment_bytes:020}"
+        return self._last_path[1]

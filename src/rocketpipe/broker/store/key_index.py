@@ -12,7 +12,7 @@ What else there is to know of a file is in the checkpoint.
 
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from struct import Struct
@@ -20,11 +20,13 @@ from typing import Any
 
 from rocketpipe.broker.store.disk import Disk
 from rocketpipe.broker.store.open_files import OpenFiles
+from rocketpipe.compiled import compiled
 
 _ENTRY = Struct(">IqiI")
 _SLOT = Struct(">I")
 
-KeyEntry = tuple[int, int, int]  # hash of a key, offset in the log, store time
+KEYED = Struct(">Iq")  # the hash of a key and the offset in the log: how an entry begins
+_PLACE = Struct(">4xq")
 
 # One key for all messages would make a lookup walk past all of them; a broker has other work.
 HOPS_MAX = 20_000
@@ -52,21 +54,16 @@ class _IndexFile:
         self._tail_start = state.count + 1
         self._files = files
 
-    def add_all(self, entries: Iterable[KeyEntry]) -> None:
-        state, slots = self.state, self.slots
-        assert slots is not None
-        count, slot_count, begin_ms = state.count, state.slots, state.begin_ms
-        tail, pack = self.tail, _ENTRY.pack
-        for key_hash, physical_offset, store_timestamp_ms in entries:
-            if not count:
-                begin_ms = store_timestamp_ms
-            slot = key_hash % slot_count
-            seconds = (store_timestamp_ms - begin_ms) // 1000
-            tail += pack(key_hash, physical_offset, seconds, slots[slot])
-            count += 1
-            slots[slot] = count
-        state.count, state.begin_ms = count, begin_ms
-        state.end_ms, state.end_offset = store_timestamp_ms, physical_offset
+    def add(self, keyed: bytes, store_timestamp_ms: int) -> None:
+        state = self.state
+        assert self.slots is not None
+        if not state.count:
+            state.begin_ms = store_timestamp_ms
+        seconds = (store_timestamp_ms - state.begin_ms) // 1000
+        self.tail += index_entries(self.slots, state.count, keyed, seconds)
+        state.count += len(keyed) // KEYED.size
+        state.end_ms = store_timestamp_ms
+        (state.end_offset,) = _PLACE.unpack_from(keyed, len(keyed) - KEYED.size)
 
     def newest(self, key_hash: int) -> int:
         slot = key_hash % self.state.slots
@@ -146,14 +143,13 @@ class KeyIndex:
                 last.work_out_slots()
         return True
 
-    def add_all(self, entries: Sequence[KeyEntry]) -> None:
-        """Note where records are that have keys of these hashes."""
-        start = 0
-        while start < len(entries):
-            file = self._newest_file(entries[start][1])
-            end = start + self._entries_max - file.state.count
-            file.add_all(entries[start:end])
-            start = end
+    def add(self, keyed: bytes, store_timestamp_ms: int) -> None:
+        """Note where records are, stored at that time, that have keys of these hashes (KEYED)."""
+        while keyed:
+            file = self._newest_file(_PLACE.unpack_from(keyed)[0])
+            end = (self._entries_max - file.state.count) * KEYED.size
+            file.add(keyed[:end], store_timestamp_ms)
+            keyed = keyed[end:]
 
     def _newest_file(self, physical_offset: int) -> _IndexFile:
         """The file to add to, where the next record with a key stands there."""
@@ -224,6 +220,20 @@ class KeyIndex:
             self._open_files.close(file.path)
         self._files = []
         self._disk.remove_folder(self._folder)
+
+
+def index_entries(slots: "array[int]", count: int, keyed: bytes, seconds: int) -> bytes:
+    """The entries of hashes and places, after so many that there are; the slots then name them."""
+    if compiled is not None:
+        return compiled.index_entries(slots, count, keyed, seconds)
+    entries = bytearray()
+    pack, slot_count = _ENTRY.pack, len(slots)
+    for key_hash, physical_offset in KEYED.iter_unpack(keyed):
+        slot = key_hash % slot_count
+        entries += pack(key_hash, physical_offset, seconds, slots[slot])
+        count += 1
+        slots[slot] = count
+    return bytes(entries)
 
 
 def _big_endian(slots: "array[int]") -> "array[int]":

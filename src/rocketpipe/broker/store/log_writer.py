@@ -98,18 +98,12 @@ class LogWriter:
         return self.next_offset
 
     def add(
-        self,
-        records: list[bytes],
-        placed: list[Placed],
-        result: PutResult,
-        done: Done,
-        *,
-        waits: bool,
+        self, records: bytes, placed: Placed, result: PutResult, done: Done, *, waits: bool
     ) -> None:
         """Add records at next_offset, and let who put them know when they are safe."""
         assert self._run is not None
-        self._run.records += records
-        self._run.placed += placed
+        self._run.records.append(records)
+        self._run.placed.append(placed)
         self._run.callers.append((result, done, waits))
         self.next_offset += result.size
         self._pending_bytes += result.size

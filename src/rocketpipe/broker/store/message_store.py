@@ -14,19 +14,13 @@ from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.consume_queue import ENTRY
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
-from rocketpipe.broker.store.indexes import ArrivalListener, Indexes, Placed, quick_placed
+from rocketpipe.broker.store.indexes import ArrivalListener, Indexes, Placed
+from rocketpipe.broker.store.layout import Place, lay_out
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
 from rocketpipe.broker.store.queue_read import read_queue, record_at, store_time_at
-from rocketpipe.broker.store.record_facts import (
-    is_in_queue,
-    is_legal_topic,
-    key_hash,
-    key_hashes,
-    looks_torn,
-    tags_code_of,
-)
+from rocketpipe.broker.store.record_facts import is_in_queue, is_legal_topic, key_hash
 from rocketpipe.broker.store.recovery import recover
 from rocketpipe.broker.store.replay import Replay
 from rocketpipe.broker.store.settings import StoreSettings
@@ -41,9 +35,7 @@ from rocketpipe.broker.store.values import (
 )
 from rocketpipe.clock import Clock
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
-from rocketpipe.wire.batch import split_batch
-from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
-from rocketpipe.wire.record import pack_records, record_properties
+from rocketpipe.wire.record import record_properties
 
 _log = logging.getLogger(__name__)
 
@@ -187,7 +179,7 @@ class MessageStore:
         except UnicodeEncodeError as error:
             self._refuse(done, PutStatus.MESSAGE_ILLEGAL, f"properties: {error}")
             return
-        self._put(message, [(message.flag, message.body, properties)], done)
+        self._put(message, properties, done)
 
     def put_batch(self, batch: MessageDraft, done: Done) -> None:
         """Store the messages of a wire batch, which is the draft's body: all of them or none.
@@ -195,15 +187,7 @@ class MessageStore:
         They take consecutive places of one queue. Properties and flag of each are its own; the
         draft's are not used.
         """
-        try:
-            members = split_batch(batch.body)
-        except MalformedRecord as error:
-            self._refuse(done, PutStatus.MESSAGE_ILLEGAL, str(error))
-            return
-        if not members:
-            self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "the batch is empty")
-            return
-        self._put(batch, members, done)
+        self._put(batch, None, done)
 
     async def put_and_wait(self, message: MessageDraft) -> PutResult:
         """What `put` gives to its callback: for all but the hottest paths."""
@@ -211,23 +195,9 @@ class MessageStore:
         self.put(message, lambda result: None if future.done() else future.set_result(result))
         return await future
 
-    def _put(
-        self, message: MessageDraft, members: list[tuple[int, bytes, bytes]], done: Done
-    ) -> None:
-        (
-            topic,
-            queue_id,
-            whole_body,
-            _,
-            born_timestamp_ms,
-            born_host,
-            store_host,
-            _,
-            sys_flag,
-            reconsume_times,
-            prepared_transaction_offset,
-            waits,
-        ) = message
+    def _put(self, message: MessageDraft, properties: bytes | None, done: Done) -> None:
+        """Store a message; without properties, a batch."""
+        topic, queue_id = message.topic, message.queue_id
         writer, housekeeping = self._writer, self._housekeeping
         if writer is None or housekeeping is None or writer.failure or housekeeping.trouble:
             self._refuse(done, PutStatus.SERVICE_NOT_AVAILABLE, self.refusal or "")
@@ -241,7 +211,7 @@ class MessageStore:
         if topic in self._deleting:
             self._refuse(done, PutStatus.SERVICE_NOT_AVAILABLE, "the topic is being deleted")
             return
-        if len(whole_body) > settings.message_bytes_max:
+        if len(message.body) > settings.message_bytes_max:
             self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "the body is too long")
             return
         queue = self._queues.get((topic, queue_id))
@@ -250,61 +220,33 @@ class MessageStore:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "the topic can't be stored")
                 return
             queue = self._indexes.queue(topic, queue_id)
-        step = 1 if is_in_queue(sys_flag) else 0
+        step = 1 if is_in_queue(message.sys_flag) else 0
         first_offset = queue.next_offset if step else 0
         # Never earlier than the message before it, for times are searched for by halves.
         now_ms = max(self._clock.wall_ms(), self._newest_ms)
-        for _, _, properties in members:
-            if len(properties) > PROPERTIES_BYTES_MAX or looks_torn(properties):
-                self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "properties: too long, or NULs")
-                return
         start = writer.next_offset
         while True:
+            place = Place(queue.topic_bytes, first_offset, step, start, now_ms)
             try:
-                records = pack_records(
-                    queue.topic_bytes,
-                    members,
-                    queue_id,
-                    first_offset,
-                    step,
-                    start,
-                    sys_flag,
-                    born_timestamp_ms,
-                    born_host,
-                    now_ms,
-                    store_host,
-                    reconsume_times,
-                    prepared_transaction_offset,
-                )
-            except InvalidMessage as error:
+                records, offsets, entries, keyed = lay_out(message, properties, place, settings)
+            except (InvalidMessage, MalformedRecord) as error:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, str(error))
                 return
-            size = sum(map(len, records))
+            size = len(records)
             if size + FILLER_BYTES > settings.commit_log_segment_bytes:
                 self._refuse(done, PutStatus.MESSAGE_ILLEGAL, "larger than a segment of the log")
                 return
-            place = writer.make_room(size)
-            if place == start:
+            room = writer.make_room(size)
+            if room == start:
                 break
-            start = place  # in a new segment: the records say where they stand, so once more
+            start = room  # in a new segment: the records say where they stand, so once more
 
         self._newest_ms = now_ms
-        offset, queue_offset = start, first_offset
-        placed_queue = queue if step else None
-        offsets: list[int] = []
-        placed: list[Placed] = []
-        for record, (_, _, properties) in zip(records, members, strict=True):
-            tags_code = tags_code_of(topic, properties, now_ms, settings)
-            hashes = key_hashes(topic, properties, sys_flag)
-            values = (placed_queue, queue_offset, tags_code, offset, len(record), now_ms, hashes)
-            placed.append(quick_placed(values))
-            offsets.append(offset)
-            offset += len(record)
-            queue_offset += step
         if step:
-            queue.next_offset = queue_offset
-        result = PutResult(PutStatus.PUT_OK, tuple(offsets), first_offset, now_ms, size)
-        writer.add(records, placed, result, done, waits=waits)
+            queue.next_offset += len(offsets)
+        placed = Placed(queue if step else None, first_offset, size, now_ms, entries, keyed)
+        result = PutResult(PutStatus.PUT_OK, offsets, first_offset, now_ms, size)
+        writer.add(records, placed, result, done, waits=message.wait_store_ok)
 
     def _refuse(self, done: Done, status: PutStatus, reason: str) -> None:
         self.stats.puts_refused += 1
@@ -313,14 +255,14 @@ class MessageStore:
     def _take_written(self, written: list[Placed]) -> None:
         self._indexes.add_all(written)
         self._indexes.offset = self._log.max_offset
-        self.stats.messages_put += len(written)
+        self.stats.messages_put += sum([placed.quantity for placed in written])
         self.stats.bytes_put += sum([placed.size for placed in written])
         if self.on_arrival:
             self._announce(written)
         self._tell_progress()
 
     def _take_back(self, refused: list[Placed]) -> None:
-        self.stats.puts_refused += len(refused)
+        self.stats.puts_refused += sum([placed.quantity for placed in refused])
         for placed in refused:
             if placed.queue is not None:
                 placed.queue.next_offset = placed.queue.max_offset

@@ -8,6 +8,7 @@ from struct import Struct
 from rocketpipe.broker.store.commit_log import CommitLog
 from rocketpipe.broker.store.consume_queue import ENTRY, ConsumeQueue
 from rocketpipe.broker.store.values import QueueRead, ReadStatus
+from rocketpipe.compiled import compiled
 from rocketpipe.wire.record import (
     BORN_TIMESTAMP_AT,
     RECORD_BYTES_MIN,
@@ -60,6 +61,18 @@ def read_queue(
         sizes = tuple(map(len, found))
         records = b"".join(found)
         return QueueRead(status, offset + scanned, min_offset, max_offset, records, sizes)
+    if compiled is not None and accepts is None:
+        # All of them in one go, whole and where they should be: nearly always.
+        span = compiled.choose_span(entries, bytes_max, _GAP_BYTES_MAX, _SPAN_BYTES_MAX)
+        if span is not None:
+            start, span_bytes, sizes = span
+            data = log.read(start, span_bytes)
+            found_all = compiled.cut_span(data, entries)
+            if found_all is not None:
+                next_offset = offset + len(sizes)
+                return QueueRead(
+                    ReadStatus.FOUND, next_offset, min_offset, max_offset, found_all, sizes
+                )
     offsets, sizes, scanned = _choose(entries, count_max, bytes_max, accepts)
     next_offset = offset + scanned
     if not sizes:

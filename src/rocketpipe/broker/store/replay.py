@@ -13,7 +13,9 @@ built anew, any offset may be the first of a queue.
 import logging
 
 from rocketpipe.broker.store.commit_log import CommitLog
+from rocketpipe.broker.store.consume_queue import ENTRY
 from rocketpipe.broker.store.indexes import Indexes, Placed
+from rocketpipe.broker.store.key_index import KEYED
 from rocketpipe.broker.store.log_scan import Damage, ScannedRecord
 from rocketpipe.broker.store.record_facts import (
     is_in_queue,
@@ -63,14 +65,15 @@ class Replay:
                 queue.skip_to(parts.queue_offset + 1, offset + parts.size)
             self._leave_out(found, "its body does not match its CRC, or its properties are torn")
             return None
+        code = tags_code_of(topic, properties, parts.store_timestamp_ms, self._settings)
+        hashes = key_hashes(topic, properties, parts.sys_flag)
         placed = Placed(
             queue,
             parts.queue_offset,
-            tags_code_of(topic, properties, parts.store_timestamp_ms, self._settings),
-            offset,
             parts.size,
             parts.store_timestamp_ms,
-            key_hashes(topic, properties, parts.sys_flag),
+            ENTRY.pack(offset, parts.size, code),
+            b"".join([KEYED.pack(each, offset) for each in hashes]),
         )
         self._indexes.add_all([placed])
         if queue is not None:

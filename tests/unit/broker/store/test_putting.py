@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from rocketpipe.broker.store.indexes import Placed
+from rocketpipe.broker.store.indexes import Placed, messages_of
 from rocketpipe.broker.store.values import MessageDraft, PutResult, PutStatus
 from rocketpipe.host import pack_host
 from rocketpipe.message import StoredMessage
@@ -312,10 +312,10 @@ async def test_listeners_hear_of_each_message_once_it_can_be_read() -> None:
         reached: list[int] = []
 
         def listen(topic: str, queue_id: int, arrivals: Iterable[Placed]) -> None:
-            for each in arrivals:
-                found = store.read(topic, queue_id, each.queue_offset, count_max=1, bytes_max=1)
+            for each in messages_of(arrivals):
+                found = store.read(topic, queue_id, each[0], count_max=1, bytes_max=1)
                 assert found.sizes
-                heard.append((topic, queue_id, *each[1:4]))
+                heard.append((topic, queue_id, *each))
 
         def fail(*_: object) -> None:
             raise RuntimeError("on purpose")

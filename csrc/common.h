@@ -1,0 +1,88 @@
+/* What the parts of the compiled module share: big-endian numbers, CRC-32, and how they give up.
+
+   Rules of all of this
+   - Every function has a twin in Python that knows all cases and all errors. What is not plain is
+     not done here: the function returns None, and its caller asks the twin.
+   - Bytes come from outside. Nothing is read before its bounds are checked, in 64-bit numbers that
+     sums of lengths can't overflow; nothing is written but into memory of a size counted before.
+   - Only the stable ABI of Python 3.11 is used: one build serves that and all later ones. */
+
+#ifndef ROCKETPIPE_COMMON_H
+#define ROCKETPIPE_COMMON_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef unsigned char byte;
+
+static inline uint32_t get_u16(const byte *at) { return (uint32_t)at[0] << 8 | at[1]; }
+
+static inline uint32_t get_u32(const byte *at) { return get_u16(at) << 16 | get_u16(at + 2); }
+
+static inline int32_t get_i32(const byte *at) { return (int32_t)get_u32(at); }
+
+static inline int64_t get_i64(const byte *at) {
+    return (int64_t)((uint64_t)get_u32(at) << 32 | get_u32(at + 4));
+}
+
+static inline byte *put_u16(byte *at, uint32_t value) {
+    at[0] = (byte)(value >> 8);
+    at[1] = (byte)value;
+    return at + 2;
+}
+
+static inline byte *put_u32(byte *at, uint32_t value) {
+    return put_u16(put_u16(at, value >> 16), value & 0xFFFF);
+}
+
+static inline byte *put_i64(byte *at, int64_t value) {
+    return put_u32(put_u32(at, (uint32_t)((uint64_t)value >> 32)), (uint32_t)value);
+}
+
+static inline byte *put_bytes(byte *at, const void *data, size_t size) {
+    memcpy(at, data, size);
+    return at + size;
+}
+
+/* zlib's crc32 */
+void prepare_crc(void);
+uint32_t crc32_of(const byte *data, size_t size, uint32_t before);
+
+/* Whether it is of the type; else it is not for us. Nothing is raised. */
+static inline int take_bytes(PyObject *object, const byte **data, Py_ssize_t *size) {
+    char *start;
+    if (!PyBytes_Check(object) || PyBytes_AsStringAndSize(object, &start, size) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    *data = (const byte *)start;
+    return 1;
+}
+
+static inline int take_text(PyObject *object, const byte **data, Py_ssize_t *size) {
+    if (!PyUnicode_Check(object)) {
+        return 0;
+    }
+    *data = (const byte *)PyUnicode_AsUTF8AndSize(object, size);
+    if (*data == NULL) { /* half a pair of surrogates */
+        PyErr_Clear();
+        return 0;
+    }
+    return 1;
+}
+
+static inline int take_number(PyObject *object, int64_t least, int64_t most, int64_t *number) {
+    int overflow;
+    if (!PyLong_Check(object)) {
+        return 0;
+    }
+    *number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    return !overflow && least <= *number && *number <= most;
+}
+
+extern PyMethodDef frame_methods[], record_methods[], store_methods[];
+
+#endif

@@ -1,0 +1,86 @@
+"""The compiled part, where it was built: hot loops in C, each with a twin in Python beside its use.
+
+Who uses a function asks its twin when there is none, or when it returns None: what is not plain,
+and every error, is the twin's. The sources are in `csrc/`; ROCKETPIPE_PURE=1 leaves it alone.
+"""
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+_VERSION = 1  # what is built from other sources is not used: its functions may be others
+
+Frame = tuple[int, int, dict[str, str], bytes, str | None, int, int, str | None, int]
+
+
+class Compiled(Protocol):
+    """The functions of `rocketpipe._compiled`."""
+
+    def read_frame(
+        self, data: bytes | bytearray, start: int, frame_bytes_max: int, /
+    ) -> Frame | None: ...
+
+    def write_frame(
+        self,
+        code: int,
+        flag: int,
+        opaque: int,
+        version: int,
+        language: str,
+        remark: str | None,
+        ext_fields: dict[str, str],
+        body: bytes,
+        /,
+    ) -> bytes | None: ...
+
+    def join_alike(
+        self, bodies: list[bytes], flag: int, before: bytes, ids: list[str], after: bytes, /
+    ) -> bytes | None: ...
+
+    def offset_ids(self, prefix: str, offsets: tuple[int, ...], /) -> str | None: ...
+
+    def counted_ids(self, head: str, first: int, quantity: int, /) -> list[str]: ...
+
+    def lay_out(
+        self,
+        body: bytes,
+        properties: bytes | None,
+        flag: int,
+        topic: bytes,
+        queue_id: int,
+        queue_offset: int,
+        queue_step: int,
+        physical_offset: int,
+        sys_flag: int,
+        born_timestamp_ms: int,
+        born_host: bytes,
+        store_timestamp_ms: int,
+        store_host: bytes,
+        reconsume_times: int,
+        prepared_transaction_offset: int,
+        /,
+    ) -> tuple[bytes, tuple[int, ...], bytes, bytes] | None: ...
+
+    def index_entries(
+        self, slots: Sequence[int], count: int, keyed: bytes, seconds: int, /
+    ) -> bytes: ...
+
+    def choose_span(
+        self, entries: bytes, bytes_max: int, gap_bytes_max: int, span_bytes_max: int, /
+    ) -> tuple[int, int, tuple[int, ...]] | None: ...
+
+    def cut_span(self, span: bytes, entries: bytes, /) -> bytes | None: ...
+
+
+def _load() -> Compiled | None:
+    if os.environ.get("ROCKETPIPE_PURE", "0") != "0":
+        return None
+    try:
+        module = import_module("rocketpipe._compiled")
+    except ImportError:  # not built, or we are in a zip
+        return None
+    return cast(Compiled, module) if module.VERSION == _VERSION else None
+
+
+compiled = _load()
