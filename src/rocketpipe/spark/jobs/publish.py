@@ -11,12 +11,14 @@ left out as well.
 """
 
 import hashlib
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -186,7 +188,8 @@ class Numbering:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         units, rows, names = [], [], []
-        paths, starts = batch.column(_PATH).to_pylist(), batch.column(_START).to_pylist()
+        paths = [file_name(each) for each in batch.column(_PATH).to_pylist()]
+        starts = batch.column(_START).to_pylist()
         for path, start in zip(paths, starts, strict=True):
             row = self._counts.get((path, start), 0)
             self._counts[path, start] = row + 1
@@ -201,6 +204,11 @@ class Numbering:
             .append_column(ROW, pa.array(np.array(rows, np.int64)))
             .append_column(NAME, pa.array(names, pa.string()))
         )
+
+
+def file_name(uri: str) -> str:
+    """A file by one name, as Spark has several: with `file:/` or `file:///`, encoded or not."""
+    return re.sub("^file:/+", "/", unquote(uri))
 
 
 def _read(spark: SparkSession, settings: PublishSettings) -> DataFrame:
@@ -260,9 +268,12 @@ def _sizes(spark: SparkSession, frame: DataFrame) -> dict[str, int]:
     jvm = spark._jvm
     assert jvm is not None
     sizes = {}
-    for name in frame.inputFiles():
-        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
+    for uri in frame.inputFiles():
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(uri))
         system = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        name = file_name(uri)
+        if name in sizes:
+            raise JobError(f"{name} is there twice, or has a name that Spark confuses with another")
         sizes[name] = int(system.getFileStatus(path).getLen())
     if len(sizes) >= 1 << 4 * _FILE_DIGITS:
         raise JobError(f"{len(sizes)} files are too many for one job")
