@@ -34,6 +34,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from threading import RLock
 from typing import IO, Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -141,6 +142,8 @@ class ArchiveTable:
     def __post_init__(self) -> None:
         self.folder = Folder(self.spark, self.path)
         self.state: State | None = None
+        # Spark adds batches in a thread of its own, which may still be at it when a query is over.
+        self._changing = RLock()
 
     @property
     def checkpoint(self) -> str:
@@ -190,6 +193,10 @@ class ArchiveTable:
     def add_batch(self, frame: DataFrame, batch: int, columns: Sequence[str]) -> None:
         """Keep a micro-batch: rows of `frame` without a reason, with these columns; all others go
         to quarantine. Once only, however often Spark runs the batch."""
+        with self._changing:
+            self._add_batch(frame, batch, columns)
+
+    def _add_batch(self, frame: DataFrame, batch: int, columns: Sequence[str]) -> None:
         state = self._state
         if batch <= state.batch:
             return
@@ -221,6 +228,18 @@ class ArchiveTable:
 
     def roll(self, *, everything: bool = False) -> int:
         """Publish what waits and is large or old enough, or all of it; how many files that made."""
+        with self._changing:
+            return self._roll(everything)
+
+    def roll_if_idle(self) -> None:
+        """The same unless a batch is being added: what waits gets old while nothing comes."""
+        if self._changing.acquire(blocking=False):
+            try:
+                self._roll(everything=False)
+            finally:
+                self._changing.release()
+
+    def _roll(self, everything: bool) -> int:
         state = self._state
         until = None if everything else self.clock.wall_ms() - round(self.file_age * 1000)
         merges = plan_merges(state.waiting, file_bytes=self.file_bytes, until_ms=until)
