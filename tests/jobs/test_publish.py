@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from rocketpipe.errors import InvalidSetting, JobError, MQError, NoRoute
-from rocketpipe.spark.jobs import publish as module
+from rocketpipe.spark.jobs import publish_rows
 from rocketpipe.spark.jobs.publish import PublishReport, PublishSettings, publish
 from rocketpipe.testing import EmbeddedCluster
 from tests.interop.clusters import Cluster
@@ -100,7 +100,7 @@ def test_a_job_that_ended_in_the_middle_goes_on_where_it_was(
     topic = make_topic(embedded_cluster, "middle")
     files = [write_parquet(tmp_path / f"{n}.parquet", n * 1000, 1000) for n in range(4)]
     # Each file a task of its own, so that there is a moment between two of them.
-    monkeypatch.setattr(module, "BLOCK_BYTES", files[0].stat().st_size)
+    monkeypatch.setattr(publish_rows, "BLOCK_BYTES", files[0].stat().st_size)
     stop = Event()
     settings = PublishSettings(
         target={"namesrv": embedded_cluster.namesrv, "topic": topic},

@@ -14,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting
-from rocketpipe.spark.jobs.archive_table import QUARANTINE, ArchiveTable, State
+from rocketpipe.spark.jobs.archive_state import State
+from rocketpipe.spark.jobs.archive_table import QUARANTINE, ArchiveTable
 from rocketpipe.spark.jobs.bodies import (
     AVRO,
     BINARY,
