@@ -148,12 +148,12 @@ def publish(
         queues=queues,
     )
 
-    def on_sent(sent: Sent) -> None:
+    def on_sent(rows: int, sent: Sent) -> None:
         if not settings.dry_run:
             state.add(sent.units)
         if on_progress is not None:
-            rows = sent.rows + sent.skipped
-            on_progress(Progress(rows, rows / max(0.001, clock.monotonic() - started)))
+            rows = max(rows, sent.rows)  # a dry run tells of whole tasks
+            on_progress(Progress(rows, rows / (clock.monotonic() - started)))
 
     if not settings.dry_run:
         state.begin()
