@@ -27,7 +27,7 @@ from rocketpipe.errors import InvalidSetting, JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketpipe.spark.jobs.sending import Sent
+    from rocketpipe.spark.jobs.row_sending import Sent
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"  # where `rocketpipe serve` listens
 DEFAULT_MASTER = "local[*]"
