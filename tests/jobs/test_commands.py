@@ -70,8 +70,8 @@ def test_an_archive_that_is_killed_at_random_has_each_message_once(
     topic = make_topic(embedded_cluster, "killed", queues=2)
     send(embedded_cluster, numbered(topic, 100))
     table = tmp_path / "table"
-    command = ("archive", str(table), "--topic", topic, "--batch-rows", "300", *QUICK)
-    often = ("--interval", "50ms", "--file-size", "20KB", "--file-age", "1s")
+    command = ("archive", str(table), "--topic", topic, *QUICK)
+    often = ("--batch-rows", "300", "--interval", "50ms", "--file-size", "20KB", "--file-age", "1s")
 
     def state() -> str:
         return max((each.name for each in table.glob("_rocketpipe/state-*.json")), default="")
