@@ -11,6 +11,7 @@ driver, and of that no more than `audit_facts.py` allows.
 
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -32,6 +33,7 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TOPICS_MAX = 1000  # where none are named: more than a report can tell of
 WINDOWS_WANTED = 120
 _WINDOW_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200)
+_TABLES_AT_ONCE = 4
 _GAP_MS_MIN = 1000  # evidence of an isolation that lies closer together is of one
 
 
@@ -203,7 +205,16 @@ class Audit:
             tables["reconciliation"] = reconciliation.counts(messages)
             for name in ("lost", "repeated", "unacknowledged"):
                 tables[name] = reconciliation.which(messages, name)
-        return {name: self._keep(table) for name, table in tables.items()}
+        return self._work_out(tables)
+
+    def _work_out(self, tables: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
+        """The same tables, kept. Several at a time: each is little work for Spark, and mostly
+        waits for its turn, to be planned and compiled."""
+        kept = {name: self._keep(table) for name, table in tables.items()}
+        with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+            for _ in pool.map(lambda table: table.count(), kept.values()):
+                pass  # an error of any of them comes out here
+        return kept
 
     @cached_property
     def reconciliation(self) -> Sequence[Reconciled] | None:
