@@ -41,7 +41,7 @@ def read_records(spark: SparkSession, path: str) -> DataFrame:
 def is_readable() -> Any:
     """The condition that a record tells what no attempt can be without."""
     named = ("started_ms", "elapsed_ms", "topic", "broker", "attempt")
-    condition = f.size("message_ids") > 0
+    condition = f.coalesce(f.size("message_ids"), f.lit(0)) > 0
     for name in named:
         condition &= f.col(name).isNotNull()
     return condition
