@@ -14,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting
-from rocketpipe.spark.jobs.archive_table import QUARANTINE, ArchiveTable, State
+from rocketpipe.spark.jobs.archive_state import State
+from rocketpipe.spark.jobs.archive_table import QUARANTINE, ArchiveTable
 from rocketpipe.spark.jobs.bodies import (
     AVRO,
     BINARY,
@@ -24,7 +25,7 @@ from rocketpipe.spark.jobs.bodies import (
     inferred_schema,
     spark_schema,
 )
-from rocketpipe.spark.jobs.failures import job_error
+from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress, lag_of
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.spark.stream_reader import HAS_LIMITS
@@ -42,6 +43,7 @@ class ArchiveSettings:
 
     source: Mapping[str, str] = field(repr=False)
     table: str
+    format: str = PARQUET
     body: str = BINARY
     schema: str | None = None  # json: inferred if it is not given; avro: an Avro schema
     keep_body: bool = False  # beside what was made of it
@@ -54,6 +56,13 @@ class ArchiveSettings:
     def __post_init__(self) -> None:
         if self.body not in KINDS:
             raise InvalidSetting(f"body is {self.body!r}: it must be one of {', '.join(KINDS)}")
+        if self.format == "delta":
+            raise InvalidSetting(
+                "format delta: no release of delta-spark works with PySpark 4.3 yet (4.4.1 goes up "
+                f"to 4.2): use {PARQUET}"
+            )
+        if self.format != PARQUET:
+            raise InvalidSetting(f"format is {self.format!r}: it must be {PARQUET}")
         if not self.table:
             raise InvalidSetting("table is empty: name a folder")
         if self.schema is not None and self.body not in (JSON, AVRO):
@@ -96,12 +105,14 @@ class ArchiveReport:
         return f"{self.table.rstrip('/')}/{QUARANTINE}"
 
 
+@one_line_errors()
 def start_archive(spark: SparkSession, settings: ArchiveSettings) -> StreamingQuery:
     """The query, running. When it has ended, `settle` publishes what still waits."""
     table = _table(spark, settings)
     return _start(spark, settings, table, _open(spark, settings, table))
 
 
+@one_line_errors()
 def settle(spark: SparkSession, settings: ArchiveSettings) -> State:
     """Publish all that an archive has read, when its query has ended."""
     table = _table(spark, settings)
@@ -111,6 +122,7 @@ def settle(spark: SparkSession, settings: ArchiveSettings) -> State:
     return table.state
 
 
+@one_line_errors()
 def archive(
     spark: SparkSession,
     settings: ArchiveSettings,
@@ -131,14 +143,17 @@ def archive(
         try:
             while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
                 lag = _tell(query, table, before, clock.monotonic() - started, on_progress)
+                table.roll_if_idle()
                 if stop is not None and stop.is_set():
                     break
         finally:
             query.stop()
         lag = _tell(query, table, before, clock.monotonic() - started, on_progress)
         table.roll(everything=True)
-    except Exception as error:
-        raise job_error(error) from error
+    except Exception:
+        if before.number == 0:
+            table.discard()
+        raise
     after = table.state
     assert after is not None
     return ArchiveReport(
@@ -214,9 +229,9 @@ def _shown(value: Any) -> str:
 def _start(
     spark: SparkSession, settings: ArchiveSettings, table: ArchiveTable, kind: BodyKind
 ) -> StreamingQuery:
-    options = {"startingOffsets": "earliest", **settings.source}
-    if any(name.lower().startswith("startingtimestamp") for name in options):
-        del options["startingOffsets"]
+    options = dict(settings.source)
+    if not any(name.lower().startswith("starting") for name in options):
+        options["startingOffsets"] = "earliest"
     if HAS_LIMITS:
         options.setdefault("maxOffsetsPerTrigger", str(settings.rows_per_batch))
     messages = spark.readStream.format("rocketmq").options(**options).load()

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +27,7 @@ class Stored:
 
 
 def read_table(spark: SparkSession, paths: Sequence[str], topics: Sequence[str]) -> Stored:
-    """The messages of these topics in archived tables, Parquet or Delta."""
+    """The messages of these topics in archived tables."""
     frames = []
     for path in paths:
         frames.append(_table(spark, path))
@@ -43,10 +42,8 @@ def read_table(spark: SparkSession, paths: Sequence[str], topics: Sequence[str])
 
 
 def _table(spark: SparkSession, path: str) -> DataFrame:
-    if (Path(path) / "_delta_log").is_dir():
-        return _columns(spark.read.format("delta").load(path), path)
     try:
-        _columns(spark.read.parquet(path), path)  # as it is; below a missing column would be null
+        _require_columns(spark.read.parquet(path), path)  # below, a missing one would be null
     except AnalysisException as error:
         if error.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
             raise JobError(f"messages: there is no table in {path}") from error
@@ -59,12 +56,11 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.schema(STORED).parquet(path)
 
 
-def _columns(table: DataFrame, path: str) -> DataFrame:
+def _require_columns(table: DataFrame, path: str) -> None:
     names = [column.split()[0] for column in STORED.split(", ")]
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise JobError(f"messages: {path} is no archived table: it has no {', '.join(missing)}")
-    return table.select(*names)
 
 
 def read_cluster(spark: SparkSession, source: Mapping[str, str], topics: Sequence[str]) -> Stored:
