@@ -10,11 +10,11 @@ from pyspark.sql import functions as f
 from rocketpipe.errors import JobError, NoRoute
 from rocketpipe.message import MessageQueue
 from rocketpipe.spark.cluster_view import ClusterView
+from rocketpipe.spark.jobs.archive_table import QUARANTINE
 from rocketpipe.spark.jobs.reconciliation import STORED
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.sync.admin import Admin
 
-QUARANTINE = "_quarantine"  # where an archive keeps what it could not read; stored all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ def read_table(spark: SparkSession, paths: Sequence[str], topics: Sequence[str])
     for path in paths:
         frames.append(_table(spark, path))
         try:
+            # What an archive could not read is stored all the same.
             frames.append(_parquet(spark, f"{path.rstrip('/')}/{QUARANTINE}"))
         except AnalysisException:
             pass  # nothing was ever wrong
