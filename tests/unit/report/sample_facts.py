@@ -288,6 +288,7 @@ def hostile() -> ReportFacts:
         settings={HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
         how_to_reproduce=HOSTILE,
+        remarks=[HOSTILE],
         notes=[HOSTILE],
         comparison=[PolicySummary(policy=HOSTILE, facts=facts)],
     )
