@@ -16,7 +16,6 @@ from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.sync.admin import Admin
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
     """Stored messages, and what is known about those that are not there."""
