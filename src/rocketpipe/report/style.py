@@ -97,7 +97,8 @@ dt{color:var(--soft)}dd{margin:0}
 footer{color:var(--soft);font-size:14px;margin-top:40px}
 @media screen and (max-width:980px){.pair,.multiples{grid-template-columns:minmax(0,1fr)}
 svg.half{max-width:620px}}
-@media screen and (max-width:799px){main{padding:18px 12px 40px}h1{font-size:24px}h2{margin-top:32px}
+@media screen and (max-width:799px){
+main{padding:18px 12px 40px}h1{font-size:24px}h2{margin-top:32px}
 .figure,.card{padding:12px 10px}svg.wide,svg.half{display:none}
 svg.narrow{display:block;max-width:560px}
 .tiles{grid-template-columns:1fr 1fr;gap:8px}.tile{padding:8px 10px}
