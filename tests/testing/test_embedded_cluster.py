@@ -274,7 +274,11 @@ def test_connections_can_be_cut(cluster: EmbeddedCluster) -> None:
 def test_settings_of_apaches_that_mean_nothing_here_are_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    settings = {"appendAckAsync": True, "autoCreateTopicEnable": False}
+    settings = {
+        "appendAckAsync": True,
+        "autoCreateTopicEnable": False,
+        "namesrv.clusterTest": True,
+    }
     with (
         caplog.at_level(logging.WARNING, "rocketpipe.testing"),
         EmbeddedCluster(settings=settings) as cluster,
@@ -282,7 +286,7 @@ def test_settings_of_apaches_that_mean_nothing_here_are_told(
         pytest.raises(ClientError, match="no route"),
     ):
         producer.send(Message("unheard-of", b"x"))
-    assert "settings without effect here: appendAckAsync" in caplog.text
+    assert "settings without effect here: appendAckAsync, namesrv.clusterTest" in caplog.text
 
 
 def test_what_is_not_there_is_told(cluster: EmbeddedCluster) -> None:
@@ -313,6 +317,9 @@ def test_ports_and_names_follow_from_the_first() -> None:
     (plan,) = settings.broker_plans(Path(), "127.0.0.1:9876")
     own = plan.broker_settings()
     assert (own.broker_cluster_name, own.host) == ("C", "127.0.0.2")
+    settings = ClusterSettings(settings={"brokerClusterName": "D"})
+    (plan,) = settings.broker_plans(Path(), "127.0.0.1:9876")
+    assert plan.broker_settings().broker_cluster_name == "D"
 
 
 def test_some_may_have_slaves_and_others_not() -> None:
@@ -354,7 +361,8 @@ def test_brokers_may_have_names_and_masters_elsewhere() -> None:
         ({"join": "127.0.0.1:9876;nowhere"}, "'nowhere' is not an address"),
         ({"settings": {"nobodyKnows": 1}}, "nobodyKnows is not a setting of this broker"),
         ({"settings": {"namesrv.nobodyKnows": 1}}, "nobodyKnows is not a setting of this NameServ"),
-        ({"settings": {"namesrv.kvConfigPath": "x"}}, "kvConfigPath is not a setting"),
+        ({"settings": {"brokerName": "x"}}, "brokerName is not for settings: give brokers"),
+        ({"settings": {"listenPort": 1}}, "listenPort is not for settings: give port"),
         ({"settings": {"namesrv.brokersMax": "x"}}, "brokersMax is"),
     ],
 )
