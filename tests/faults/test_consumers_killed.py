@@ -1,8 +1,9 @@
 """A hundred thousand messages for consumers that are killed, of brokers that are killed.
 
-The moments come from a seed; what a real machine makes of them does not. No message is lost. One
-may come again only to who begins to read its queue anew: because the queue moved, or because a
-member died before it could store how far it was. So none comes more often than its queue is begun.
+All of them are processes, and SIGKILL ends them: our own brokers, and Apache's. The moments come
+from a seed; what a real machine makes of them does not. No message is lost. One may come again only
+to who begins to read its queue anew: because the queue moved, or because a member or a broker died
+before it had stored how far it was. So none comes more often than its queue is begun.
 """
 
 import itertools
@@ -23,6 +24,9 @@ import pytest
 import rocketpipe
 from rocketpipe import Admin, Message, Producer, SendResult
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
+from tests.apache.cluster import ApacheCluster
+from tests.apache.jars import VERSIONS
+from tests.apache.require import require
 from tests.faults.consume_to_file import TOPIC
 
 pytestmark = pytest.mark.slow
@@ -31,7 +35,9 @@ MESSAGES = 100_000
 PACK = 2_000
 PAUSE = 0.2  # after each pack, so that there is sending all the time
 MEMBERS = 3
+SEED = 1
 KILLED_MEMBERS, KILLED_BROKERS = 5, 3
+KINDS = ("embedded", *(pytest.param(version, marks=pytest.mark.apache) for version in VERSIONS))
 SECONDS_MAX = 300.0  # for anything that is waited for, on however slow a machine
 
 Place = tuple[str, int, int]  # broker, queue and offset
@@ -115,7 +121,17 @@ def send_all(producer: Producer) -> None:
             time.sleep(PAUSE)
 
 
-def make_trouble(cluster: EmbeddedCluster, members: Members, dice: random.Random) -> None:
+def cluster_of(kind: str) -> EmbeddedCluster | ApacheCluster:
+    settings = {"flushDiskType": "SYNC_FLUSH"}
+    if kind == "embedded":
+        return EmbeddedCluster(2, settings=settings, processes=True)
+    require(kind)
+    return ApacheCluster(kind, brokers=2, settings=settings)
+
+
+def make_trouble(
+    cluster: EmbeddedCluster | ApacheCluster, members: Members, dice: random.Random
+) -> None:
     troubles = ["member"] * KILLED_MEMBERS + ["broker"] * KILLED_BROKERS
     dice.shuffle(troubles)
     brokers = itertools.cycle(cluster.brokers)
@@ -131,13 +147,13 @@ def make_trouble(cluster: EmbeddedCluster, members: Members, dice: random.Random
             broker.start()
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("kind", KINDS)
 def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sent = {str(number) for number in range(MESSAGES)}
     with (
-        EmbeddedCluster(2, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster,
+        cluster_of(kind) as cluster,
         Admin(namesrv=cluster.namesrv, request_timeout=30.0) as admin,
         Producer("senders", namesrv=cluster.namesrv, send_timeout=60.0) as producer,
         Members(cluster.namesrv, tmp_path) as members,
@@ -147,7 +163,7 @@ def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
             members.start()
         sending = threading.Thread(target=send_all, args=(producer,))
         sending.start()
-        make_trouble(cluster, members, random.Random(seed))
+        make_trouble(cluster, members, random.Random(SEED))
         sending.join()
         deadline = time.monotonic() + SECONDS_MAX
         while not sent <= members.bodies and time.monotonic() < deadline:
@@ -159,7 +175,7 @@ def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
     doubled = Counter({place: times - 1 for place, times in members.consumed.items() if times > 1})
     with capsys.disabled():
         figures = f"{len(sent)} sent, {len(lost)} lost, {doubled.total()} doubled"
-        sys.stdout.write(f"\n{figures}; queues were begun {len(members.begun)} times\n")
+        sys.stdout.write(f"\n{kind}: {figures}; queues were begun {len(members.begun)} times\n")
     assert not lost
     for (broker, queue, offset), times in doubled.items():
         begun = [start for *place, start in members.begun if place == [broker, queue]]
