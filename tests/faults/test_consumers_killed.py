@@ -28,7 +28,6 @@ from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import VERSIONS
 from tests.apache.require import require
 from tests.faults.consume_to_file import TOPIC
-from tests.interop.clusters import Cluster
 
 pytestmark = pytest.mark.slow
 
