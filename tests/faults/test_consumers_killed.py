@@ -28,6 +28,7 @@ from tests.apache.cluster import ApacheCluster
 from tests.apache.jars import VERSIONS
 from tests.apache.require import require
 from tests.faults.consume_to_file import TOPIC
+from tests.interop.clusters import Cluster
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +55,7 @@ class Members:
         self._folder = folder
         self._read_to: dict[Path, int] = {}
         self._running: list[subprocess.Popen[bytes]] = []
+        self._files: dict[subprocess.Popen[bytes], Path] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -73,12 +75,12 @@ class Members:
         file.touch()
         self._read_to[file] = 0
         paths = [str(Path(rocketpipe.__file__).parents[1]), str(Path(__file__).parents[2])]
-        self._running.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.consume_to_file", self._namesrv, str(file)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            )
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.consume_to_file", self._namesrv, str(file)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
+        self._running.append(process)
+        self._files[process] = file
 
     def kill(self, number: int) -> None:
         process = self._running.pop(number)
@@ -87,6 +89,11 @@ class Members:
         process.wait()
 
     def end(self) -> None:
+        # One that was started last may not have come so far that it could end in order.
+        deadline = time.monotonic() + SECONDS_MAX
+        while not all(self._files[process].stat().st_size for process in self._running):
+            assert time.monotonic() < deadline, "a member does not begin to read"
+            time.sleep(0.1)
         for process in self._running:
             process.send_signal(signal.SIGTERM)
         for process in self._running:
@@ -129,9 +136,7 @@ def cluster_of(kind: str) -> EmbeddedCluster | ApacheCluster:
     return ApacheCluster(kind, brokers=2, settings=settings)
 
 
-def make_trouble(
-    cluster: EmbeddedCluster | ApacheCluster, members: Members, dice: random.Random
-) -> None:
+def make_trouble(cluster: Cluster, members: Members, dice: random.Random) -> None:
     troubles = ["member"] * KILLED_MEMBERS + ["broker"] * KILLED_BROKERS
     dice.shuffle(troubles)
     brokers = itertools.cycle(cluster.brokers)
@@ -179,4 +184,6 @@ def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
     assert not lost
     for (broker, queue, offset), times in doubled.items():
         begun = [start for *place, start in members.begun if place == [broker, queue]]
-        assert times + 1 <= sum(start <= offset for start in begun), (broker, queue, offset)
+        assert times + 1 <= sum(start <= offset for start in begun), (
+            f"{broker}:{queue} at {offset} came {times + 1} times, but the queue was begun at {begun}"
+        )
