@@ -1,14 +1,18 @@
 """Topics, groups, messages, offsets and brokers from the command line."""
 
+import re
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from rocketpipe import Admin
+from rocketpipe.cli.program import parser
 from rocketpipe.errors import NoRoute
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
+from tests.cli.command_tree import commands
 from tests.cli.conftest import CTRL_C, CTRL_D, Program, Terminal
+from tests.interop.acl_clusters import ADMIN, write_acl_file
 
 pytestmark = pytest.mark.slow
 
@@ -189,14 +193,43 @@ def test_it_tells_its_version(program: Program) -> None:
     assert program.done("--version").output == f"rocketpipe {metadata.version('rocketpipe')}\n"
 
 
-def test_credentials_come_from_a_file(program: Program, tmp_path: Path) -> None:
+def test_credentials_come_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    write_acl_file(tmp_path / "acl.toml", generation=1)
+    settings = {"aclEnable": True, "aclFile": tmp_path / "acl.toml"}
     file = tmp_path / "tools.yml"
-    file.write_text("accessKey: rocketmq\nsecretKey: 12345678\n")
-    program.done("topic", "list", "--credentials", str(file))
-    file.write_text("accessKey: rocketmq\n")
-    refused = program("topic", "list", "--credentials", str(file))
-    assert refused.code == 2
-    assert "secretKey" in refused.errors
+    file.write_text(f"accessKey: {ADMIN.access_key}\nsecretKey: {ADMIN.secret_key}\n")
+    environment = {
+        "ROCKETMQ_ACCESS_KEY": ADMIN.access_key,
+        "ROCKETMQ_SECRET_KEY": ADMIN.secret_key,
+    }
+    ask = ("broker", "config", "broker-a", "--filter", "brokerName")
+    with EmbeddedCluster(settings=settings) as cluster:
+        program = Program(cluster.namesrv)
+        refused = program(*ask)
+        assert (refused.code, refused.output) == (1, "")
+        assert refused.errors.endswith("Check --credentials\n")
+        by_file = program.done(*ask, "--credentials", str(file))
+        by_environment = program(*ask, environment=environment)
+        assert by_file.output.split() == by_environment.output.split() == ["brokerName", "broker-a"]
+        # What is told by the caller goes before what is around.
+        wrong = {**environment, "ROCKETMQ_SECRET_KEY": "nonsense"}
+        assert program(*ask, environment=wrong).code == 1
+        told = program(*ask, "--credentials", str(file), environment=wrong)
+        assert told.output == by_file.output
+        file.write_text(f"accessKey: {ADMIN.access_key}\n")
+        refused = program(*ask, "--credentials", str(file))
+        assert refused.code == 2
+        assert "secretKey" in refused.errors
+
+
+def test_no_option_takes_a_secret_that_would_show_in_ps() -> None:
+    names = {
+        text
+        for _, command in commands(parser())
+        for action in command._actions
+        for text in action.option_strings
+    }
+    assert not [each for each in names if re.search("secret|password|access-?key", each)]
 
 
 def test_the_blocking_library_sees_what_the_program_made(program: Program) -> None:

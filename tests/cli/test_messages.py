@@ -58,6 +58,17 @@ def test_a_message_has_what_it_was_given(program: Program) -> None:
     assert program("send", topic, "x", "--size", "3").code == 2
 
 
+@pytest.mark.parametrize("delay", [("--delay", "3s"), ("--delay-level", "2")])
+def test_a_message_may_come_later(program: Program, delay: tuple[str, str]) -> None:
+    topic = new_topic(program, f"cli-later{delay[0]}")
+    (sent,) = program.done("send", topic, "later", *delay, "--json").objects
+    assert sent["status"] == "SEND_OK"
+    (read,) = program.done("consume", topic, "--follow", "--from", "first", "--limit", "1",
+                           "--json").objects  # fmt: skip
+    assert read["body"] == "later"
+    assert read["stored_ms"] - read["born_ms"] >= 2900
+
+
 def test_a_load_is_counted(program: Program) -> None:
     topic = new_topic(program, "cli-load")
     (report,) = program.done("send", topic, "--size", "10", "--count", "200", "--json").objects

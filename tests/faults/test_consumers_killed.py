@@ -1,8 +1,9 @@
 """A hundred thousand messages for consumers that are killed, of brokers that are killed.
 
-The moments come from a seed; what a real machine makes of them does not. No message is lost. One
-may come again only to who begins to read its queue anew: because the queue moved, or because a
-member died before it could store how far it was. So none comes more often than its queue is begun.
+All of them are processes, and SIGKILL ends them: our own brokers, and Apache's. The moments come
+from a seed; what a real machine makes of them does not. No message is lost. One may come again only
+to who begins to read its queue anew: because the queue moved, or because a member or a broker died
+before it had stored how far it was. So none comes more often than its queue is begun.
 """
 
 import itertools
@@ -23,7 +24,11 @@ import pytest
 import rocketpipe
 from rocketpipe import Admin, Message, Producer, SendResult
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
+from tests.apache.cluster import ApacheCluster
+from tests.apache.jars import VERSIONS
+from tests.apache.require import require
 from tests.faults.consume_to_file import TOPIC
+from tests.interop.clusters import Cluster
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +36,9 @@ MESSAGES = 100_000
 PACK = 2_000
 PAUSE = 0.2  # after each pack, so that there is sending all the time
 MEMBERS = 3
+SEED = 1
 KILLED_MEMBERS, KILLED_BROKERS = 5, 3
+KINDS = ("embedded", *(pytest.param(version, marks=pytest.mark.apache) for version in VERSIONS))
 SECONDS_MAX = 300.0  # for anything that is waited for, on however slow a machine
 
 Place = tuple[str, int, int]  # broker, queue and offset
@@ -48,6 +55,7 @@ class Members:
         self._folder = folder
         self._read_to: dict[Path, int] = {}
         self._running: list[subprocess.Popen[bytes]] = []
+        self._files: dict[subprocess.Popen[bytes], Path] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -67,12 +75,12 @@ class Members:
         file.touch()
         self._read_to[file] = 0
         paths = [str(Path(rocketpipe.__file__).parents[1]), str(Path(__file__).parents[2])]
-        self._running.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.consume_to_file", self._namesrv, str(file)],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            )
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.consume_to_file", self._namesrv, str(file)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         )
+        self._running.append(process)
+        self._files[process] = file
 
     def kill(self, number: int) -> None:
         process = self._running.pop(number)
@@ -81,6 +89,11 @@ class Members:
         process.wait()
 
     def end(self) -> None:
+        # One that was started last may not have come so far that it could end in order.
+        deadline = time.monotonic() + SECONDS_MAX
+        while not all(self._files[process].stat().st_size for process in self._running):
+            assert time.monotonic() < deadline, "a member does not begin to read"
+            time.sleep(0.1)
         for process in self._running:
             process.send_signal(signal.SIGTERM)
         for process in self._running:
@@ -115,7 +128,15 @@ def send_all(producer: Producer) -> None:
             time.sleep(PAUSE)
 
 
-def make_trouble(cluster: EmbeddedCluster, members: Members, dice: random.Random) -> None:
+def cluster_of(kind: str) -> EmbeddedCluster | ApacheCluster:
+    settings = {"flushDiskType": "SYNC_FLUSH"}
+    if kind == "embedded":
+        return EmbeddedCluster(2, settings=settings, processes=True)
+    require(kind)
+    return ApacheCluster(kind, brokers=2, settings=settings)
+
+
+def make_trouble(cluster: Cluster, members: Members, dice: random.Random) -> None:
     troubles = ["member"] * KILLED_MEMBERS + ["broker"] * KILLED_BROKERS
     dice.shuffle(troubles)
     brokers = itertools.cycle(cluster.brokers)
@@ -131,13 +152,13 @@ def make_trouble(cluster: EmbeddedCluster, members: Members, dice: random.Random
             broker.start()
 
 
-@pytest.mark.parametrize("seed", [1])
+@pytest.mark.parametrize("kind", KINDS)
 def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
-    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sent = {str(number) for number in range(MESSAGES)}
     with (
-        EmbeddedCluster(2, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster,
+        cluster_of(kind) as cluster,
         Admin(namesrv=cluster.namesrv, request_timeout=30.0) as admin,
         Producer("senders", namesrv=cluster.namesrv, send_timeout=60.0) as producer,
         Members(cluster.namesrv, tmp_path) as members,
@@ -147,7 +168,7 @@ def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
             members.start()
         sending = threading.Thread(target=send_all, args=(producer,))
         sending.start()
-        make_trouble(cluster, members, random.Random(seed))
+        make_trouble(cluster, members, random.Random(SEED))
         sending.join()
         deadline = time.monotonic() + SECONDS_MAX
         while not sent <= members.bodies and time.monotonic() < deadline:
@@ -159,8 +180,10 @@ def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
     doubled = Counter({place: times - 1 for place, times in members.consumed.items() if times > 1})
     with capsys.disabled():
         figures = f"{len(sent)} sent, {len(lost)} lost, {doubled.total()} doubled"
-        sys.stdout.write(f"\n{figures}; queues were begun {len(members.begun)} times\n")
+        sys.stdout.write(f"\n{kind}: {figures}; queues were begun {len(members.begun)} times\n")
     assert not lost
     for (broker, queue, offset), times in doubled.items():
         begun = [start for *place, start in members.begun if place == [broker, queue]]
-        assert times + 1 <= sum(start <= offset for start in begun), (broker, queue, offset)
+        assert times + 1 <= sum(start <= offset for start in begun), (
+            f"{broker}:{queue} at {offset} came {times + 1} times, but the queue was begun at {begun}"
+        )

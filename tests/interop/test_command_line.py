@@ -85,10 +85,16 @@ def test_a_day_of_an_administrator(program: Program, cluster: Cluster) -> None:
     wait_for(lambda: program("route", topic).code == 1, "the topic is gone")
 
 
-def test_a_filter_that_says_nothing_prints_nothing(program: Program) -> None:
+def test_a_filter_leaves_out_the_rest_and_one_that_says_nothing_prints_nothing(
+    program: Program,
+) -> None:
     topic = new_topic("cli-sql")
     program.done("topic", "create", topic, "--queues", "1")
     program.done("send", topic, "x", "--property", "colour=red")
+    program.done("send", topic, "y", "--property", "colour=blue")
+    red = ("--sql", "colour = 'red'")
+    assert program.done("consume", topic, "--bodies", *red).output == "x\n"
+    assert program.done("consume", topic, "--bodies", *red, "--group", topic).output == "x\n"
     for group in ((), ("--group", topic)):
         refused = program("consume", topic, "--sql", "colour >", *group)
         assert (refused.code, refused.output) == (1, "")

@@ -8,6 +8,7 @@ from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import (
     ConnectionLost,
     InvalidMessage,
+    RequestTimeout,
     TooManyRequests,
 )
 from rocketpipe.remoting.connection import Connection
@@ -49,6 +50,38 @@ async def test_over_the_cap_requests_wait_for_room_and_get_it() -> None:
             *(connection.invoke(RemotingCommand(ECHO), timeout=5) for _ in range(50))
         )
         assert most == 2
+
+
+@run
+async def test_who_does_not_wait_is_told_when_there_is_no_room() -> None:
+    settings = RemotingSettings(requests_in_flight_max=1)
+    async with (
+        serving() as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+        answer = connection.invoke_nowait(RemotingCommand(ECHO), timeout=5)
+        assert answer is not None
+        assert connection.invoke_nowait(RemotingCommand(ECHO), timeout=5) is None
+        waiting = asyncio.create_task(connection.invoke(RemotingCommand(ECHO), timeout=5))
+        assert (await answer).code == ResponseCode.SUCCESS
+        assert (await waiting).code == ResponseCode.SUCCESS
+        assert connection.invoke_nowait(RemotingCommand(ECHO), timeout=0) is None
+
+
+@run
+async def test_one_that_nobody_answered_in_time_leaves_its_room_to_others() -> None:
+    settings = RemotingSettings(requests_in_flight_max=1)
+    async with (
+        serving() as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+        answer = connection.invoke_nowait(RemotingCommand(SILENT), timeout=0.1)
+        assert answer is not None
+        waiting = asyncio.create_task(connection.invoke(RemotingCommand(ECHO), timeout=30))
+        with pytest.raises(RequestTimeout):
+            await answer
+        async with asyncio.timeout(10):  # long before the other gives up
+            assert (await waiting).code == ResponseCode.SUCCESS
 
 
 @run

@@ -70,7 +70,7 @@ class Parcel:
     consumed: list[int] = field(default_factory=list)  # not told of yet, and so the next:
     failed: list[tuple[int, Retry]] = field(default_factory=list)
     not_given: list[int] = field(default_factory=list)  # it was too late for them
-    given_up: set[int] = field(default_factory=set)  # whatever the listener says of them
+    given_up: set[int] = field(default_factory=set)  # they were sent back before it said anything
 
     def __post_init__(self) -> None:
         self.starts = iter(range(0, len(self.messages), self.part_size))
@@ -86,8 +86,6 @@ class Parcel:
     def take_consumed(self) -> list[StoredMessage]:
         """The messages of all parts that were consumed since the last time."""
         starts = _take_all(self.consumed)
-        if self.given_up:
-            starts = [start for start in starts if start not in self.given_up]
         if len(starts) == self.part_count:
             return self.messages
         return [message for start in starts for message in self.part(start)]

@@ -142,9 +142,8 @@ class QueueReader:
         messages: list[StoredMessage] = []
         if pulled.status is PullStatus.FOUND:
             found = decode_records(pulled.body, broker_name=queue.queue.broker_name)
-            if (
-                found and found[0].queue_offset < queue.next_offset
-            ):  # an inner batch may begin before it
+            # An inner batch may begin before the offset we asked for.
+            if found and found[0].queue_offset < queue.next_offset:
                 found = [each for each in found if each.queue_offset >= queue.next_offset]
             messages = wanted(subscription, found)
         queue.put(messages, pulled.next_offset)

@@ -260,6 +260,23 @@ async def test_a_listener_that_takes_too_long_loses_its_message_to_another(
 
 
 @simulated()
+async def test_what_a_listener_says_too_late_brings_no_message_again(bench: ConsumerBench) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    await bench.send("orders", 1, queue=queue)
+    given: list[int] = []
+
+    async def listen(messages: list[StoredMessage]) -> None:
+        given.append(messages[0].reconsume_times)
+        if len(given) == 1:
+            await asyncio.sleep(200)
+            raise ValueError("it failed in the end")
+
+    async with bench.push_consumer(listen, consume_timeout=60):
+        await asyncio.sleep(1000)
+        assert given == [0, 1]
+
+
+@simulated()
 async def test_pulling_waits_for_the_listener(bench: ConsumerBench) -> None:
     queues = await bench.create_topic("orders", queues=2)
     for queue in queues:
