@@ -63,10 +63,9 @@ def test_a_restart_reads_each_offset_once(
 
 
 def test_a_query_that_runs_gets_what_comes(
-    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     """Also topics and queues that were not there when it began, and its progress tells the lag."""
-    cluster = embedded_cluster
     first = make_topic(cluster, "running-x", queues=1)
     frame = read_stream(
         spark,
@@ -139,18 +138,18 @@ def test_a_group_shows_how_far_a_query_is(
 
 
 def test_deleted_messages_follow_fail_on_data_loss(
-    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
-    topic = make_topic(embedded_cluster, "loss")
+    topic = make_topic(cluster, "loss")
     queue = MessageQueue(topic, "broker-a", 0)
-    send_to(embedded_cluster, queue, [b"%d" % number for number in range(20)])
+    send_to(cluster, queue, [b"%d" % number for number in range(20)])
     options = {"topic": topic, "startingOffsets": "earliest", "pullTimeout": "100ms"}
-    run(read_stream(spark, embedded_cluster, SCHEMA, **options), tmp_path)
-    with Admin(namesrv=embedded_cluster.namesrv) as admin:
+    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
+    with Admin(namesrv=cluster.namesrv) as admin:
         admin.delete_topic(topic)
         admin.create_topic(topic, queues=2)
-    send_to(embedded_cluster, queue, [b"%d" % number for number in range(100, 105)])
-    frame = read_stream(spark, embedded_cluster, SCHEMA, **options)
+    send_to(cluster, queue, [b"%d" % number for number in range(100, 105)])
+    frame = read_stream(spark, cluster, SCHEMA, **options)
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -181,17 +180,17 @@ def test_what_is_wrong_is_told(
 
 
 def test_a_failed_batch_comes_again_with_the_same_offsets(
-    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
-    topic = make_topic(embedded_cluster, "failed")
-    send(embedded_cluster, [Message(topic, b"%d" % number) for number in range(30)])
+    topic = make_topic(cluster, "failed")
+    send(cluster, [Message(topic, b"%d" % number) for number in range(30)])
     options = {"topic": topic, "startingOffsets": "earliest"}
-    broken = read_stream(spark, embedded_cluster, SCHEMA, **options).selectExpr(
+    broken = read_stream(spark, cluster, SCHEMA, **options).selectExpr(
         *("brokerName", "queueId", "queueOffset"),
         "IF(queueOffset >= 0, raise_error('broken on purpose'), body) AS body",
     )
     with pytest.raises(StreamingQueryException):
         run(broken, tmp_path)
-    send(embedded_cluster, numbered(topic, 10, start=30))
-    run(read_stream(spark, embedded_cluster, SCHEMA, **options), tmp_path)
+    send(cluster, numbered(topic, 10, start=30))
+    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
     assert numbers(spark, tmp_path) == list(range(40))
