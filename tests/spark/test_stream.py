@@ -38,6 +38,17 @@ def output(spark: SparkSession, folder: Path) -> list[tuple[str, int, int, bytes
     return sorted((row[0], row[1], row[2], bytes(row[3])) for row in rows)
 
 
+def total(offsets: str | dict[str, Any]) -> int:
+    """The sum of all offsets, which Spark shows as JSON or as its text."""
+    parsed = json.loads(offsets) if isinstance(offsets, str) else offsets
+    return sum(
+        offset
+        for brokers in parsed["topics"].values()
+        for queues in brokers.values()
+        for offset in queues.values()
+    )
+
+
 def numbers(spark: SparkSession, folder: Path) -> list[int]:
     return sorted(int(row[3]) for row in output(spark, folder))
 
@@ -52,6 +63,10 @@ def test_a_restart_reads_each_offset_once(
     rows = [each["numInputRows"] for each in progress if each["numInputRows"]]
     assert sum(rows) == 100
     assert max(rows) <= 40
+    # How far behind it was after each batch.
+    sources = [each["sources"][0] for each in progress if each["numInputRows"]]
+    behind = [total(each["latestOffset"]) - total(each["endOffset"]) for each in sources]
+    assert behind == [100 - sum(rows[: number + 1]) for number in range(len(rows))]
     assert numbers(spark, tmp_path) == list(range(100))
     send(cluster, numbered(topic, 50, start=100))
     run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
@@ -65,8 +80,10 @@ def test_a_restart_reads_each_offset_once(
 def test_a_query_that_runs_gets_what_comes(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
-    """Also topics and queues that were not there when it began, and its progress tells the lag."""
-    first = make_topic(cluster, "running-x", queues=1)
+    """Also topics, brokers and queues that were not there when it began."""
+    first = new_topic("spark-running-x")
+    with Admin(namesrv=cluster.namesrv) as admin:
+        admin.create_topic(first, queues=1, brokers=["broker-a"])
     frame = read_stream(
         spark,
         cluster,
@@ -92,9 +109,9 @@ def test_a_query_that_runs_gets_what_comes(
         send(cluster, numbered(second, 10, start=10))
         with Admin(namesrv=cluster.namesrv) as admin:
             admin.alter_topic(first, read_queues=3, write_queues=3)
-        for number in range(3):
-            queue = MessageQueue(first, "broker-a", number)
-            send_to(cluster, queue, [b"%d" % (20 + number)])
+            admin.create_topic(first, queues=2, brokers=["broker-b"], exist_ok=True)
+        for number, place in enumerate([("broker-a", 0), ("broker-a", 2), ("broker-b", 1)]):
+            send_to(cluster, MessageQueue(first, *place), [b"%d" % (20 + number)])
         found: list[int] = []
         for _ in range(TIMEOUT):
             query.processAllAvailable()
