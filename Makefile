@@ -6,12 +6,13 @@ DEV := $(VENV)/.dev-installed
 DEMO := $(VENV)/.demo-installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-apache test test-unit test-apache test-apache-it check format bench faults lock clean \
+.PHONY: help demo demo-apache test test-unit test-apache test-apache-it test-spark-releases check format \
+	bench faults lock clean \
 	need-java need-java-only
 .NOTPARALLEL:
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-20s %s\n", $$1, $$2}'
 
 demo: need-java-only $(DEMO) ## See it work: a load through failing brokers and Spark, with a report
 	@$(RUN) -m rocketpipe demo $(ARGS)
@@ -30,6 +31,9 @@ test-apache: need-java $(DEV) ## Run the tests against real Apache RocketMQ 4.9.
 
 test-apache-it: need-java $(DEV) ## Run Apache's own integration tests against our cluster
 	@$(RUN) scripts/apache_it.py
+
+test-spark-releases: need-java $(DEV) ## Try PySpark 4.0, 4.1 and 4.2 too, 1.5 GB at the first time
+	@$(RUN) scripts/spark_releases.py
 
 check: $(DEV) ## Lint, formatting and types
 	@scripts/check

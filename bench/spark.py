@@ -24,11 +24,14 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from pyspark.cloudpickle import register_pickle_by_value
 from pyspark.sql import DataFrame, SparkSession
 
+from bench import ready_source
 from bench.broker import Cluster, OurCluster, TheirCluster
 from bench.kafka import KafkaBroker, connector_jars
 from bench.measuring import ROUNDS, VERSION, cpu_seconds, our_script
+from bench.spark_codec import record
 from rocketpipe import Admin
 
 MESSAGES = 2_000_000
@@ -69,6 +72,7 @@ ROWS = (
     Row("read-stock", "the same, a stock Apache's", "read-stock", "kafka-read", "0.3x"),
     Row("read-pulls", "the same; theirs: bare pulls from it", "read-stock", "pulls", "0.9x"),
     Row("read-body", '`.schema("body binary")`; theirs: ours, all', "read-body", "read", "1.3x"),
+    Row("ceiling", "the same, ready batches, no broker", "ready", "kafka-read", "nothing"),
     Row("write-apache", "write, Apache's", "write-apache", "kafka-write", "0.8x"),
     Row("write", "the same, embedded cluster", "write", "kafka-write", "0.8x"),
     Row("stream", "stream, steady batches; theirs: ours, batch read", "stream", "read", "0.7x"),
@@ -107,6 +111,7 @@ class Bench:
             "read-apache": timed(apache.broker_pid, partial(self.read, apache)),
             "read-stock": self.read_stock,
             "pulls": self.pulls,
+            "ready": timed(os.getpid(), self.read_ready),
             "stream": self.stream,
             "kafka-write": timed(kafka.pid, self.write_kafka),
             "write-apache": timed(apache.broker_pid, partial(self.write, apache)),
@@ -170,6 +175,10 @@ class Bench:
         self.limit(RAISED_LIMITS)
         return Sample(*figures)
 
+    def read_ready(self) -> None:
+        reader = self.spark.read.format("ready").option("rows", self._messages)
+        noop(reader.option("tasks", QUEUES).load())
+
     def write(self, cluster: Cluster, topic: str | None = None, *, half: bool = False) -> None:
         topic = topic or self.new_topic()
         with Admin(namesrv=cluster.namesrv) as admin:
@@ -229,6 +238,10 @@ def start_spark(ending: ExitStack) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     ending.callback(spark.stop)
+    # Workers can't import this folder.
+    register_pickle_by_value(ready_source)  # type: ignore[no-untyped-call]
+    ready_source.ReadySource.answer = b"".join(record(number, {}) for number in range(10_000))
+    spark.dataSource.register(ready_source.ReadySource)
     return spark
 
 

@@ -78,8 +78,7 @@ def test_a_hundred_queues_on_two_brokers(spark: SparkSession, cluster: Cluster) 
     assert frame.rdd.getNumPartitions() <= 100
 
 
-def test_offsets_of_each_queue(spark: SparkSession, embedded_cluster: EmbeddedCluster) -> None:
-    cluster = embedded_cluster
+def test_offsets_of_each_queue(spark: SparkSession, cluster: Cluster) -> None:
     topic = make_topic(cluster, "offsets")
     a0, b1 = MessageQueue(topic, "broker-a", 0), MessageQueue(topic, "broker-b", 1)
     send_to(cluster, a0, [b"a%d" % number for number in range(10)])
@@ -149,14 +148,11 @@ def test_filters_on_the_broker(spark: SparkSession, cluster: Cluster) -> None:
     )
     # Aa and BB have the same hash.
     assert read(spark, cluster, "queueOffset bigint", topic=topic, tags="Aa || C").count() == 100
-    if isinstance(cluster, EmbeddedCluster):
-        return  # which has no SQL filters yet
     found = read(spark, cluster, "body binary", topic=topic, sql="n BETWEEN 10 AND 19")
     assert bodies(found) == [b"%d" % number for number in range(10, 20)]
 
 
-def test_topics_by_pattern(spark: SparkSession, embedded_cluster: EmbeddedCluster) -> None:
-    cluster = embedded_cluster
+def test_topics_by_pattern(spark: SparkSession, cluster: Cluster) -> None:
     first, second = make_topic(cluster, "pattern-x"), make_topic(cluster, "pattern-x")
     other = make_topic(cluster, "pattern-y")
     for topic in (first, second, other):
@@ -168,12 +164,12 @@ def test_topics_by_pattern(spark: SparkSession, embedded_cluster: EmbeddedCluste
     assert read(spark, cluster, topicPattern="no-such-.*").count() == 0
 
 
-def test_a_namespace(spark: SparkSession, embedded_cluster: EmbeddedCluster) -> None:
-    topic = make_topic(embedded_cluster, "bare")
-    with Producer("p", namesrv=embedded_cluster.namesrv, namespace="shop") as producer:
+def test_a_namespace(spark: SparkSession, cluster: Cluster) -> None:
+    topic = make_topic(cluster, "bare")
+    with Producer("p", namesrv=cluster.namesrv, namespace="shop") as producer:
         producer.send(Message(topic, b"in the shop"))
     for options in ({"topic": topic}, {"topicPattern": "spark-bare.*"}):
-        (row,) = read(spark, embedded_cluster, namespace="shop", **options).collect()
+        (row,) = read(spark, cluster, namespace="shop", **options).collect()
         assert (row.topic, bytes(row.body)) == (topic, b"in the shop")
 
 

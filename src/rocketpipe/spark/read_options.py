@@ -19,7 +19,10 @@ from rocketpipe.spark.positions import (
 
 DEFAULT_GROUP = "rocketpipe-spark"
 
-STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STREAM_ONLY = (
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("offsetsInterval", "discoveryInterval"),
+)
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 
 

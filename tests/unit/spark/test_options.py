@@ -5,12 +5,16 @@ from collections.abc import Mapping
 
 import pytest
 
+from rocketpipe.client.consumer.settings import PullConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Sql92
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.message import MessageQueue
+from rocketpipe.remoting.tls import TlsSettings
 from rocketpipe.spark.options import ConnectionOptions, OptionParser
 from rocketpipe.spark.positions import Position, Positions
 from rocketpipe.spark.read_options import ReadOptions
+from rocketpipe.spark.reader import _gather
+from rocketpipe.wire.signature import Credentials
 
 GIVEN = {"namesrv": "127.0.0.1:9876", "topic": "orders"}
 
@@ -33,6 +37,48 @@ def test_defaults() -> None:
     assert options.include_properties
     assert options.expression == "*"
     assert options.for_batch() is options.for_stream() is options
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "setting", "meaning"),
+    [
+        ("pullBatchSize", "77", "pull_batch_size", 77),
+        ("pullsInFlight", "3", "pulls_in_flight_max", 3),
+        ("pullTimeout", "7s", "pull_timeout", 7.0),
+        ("requestTimeout", "9s", "request_timeout", 9.0),
+        ("group", "readers", "consumer_group", "readers"),
+        ("namespace", "shop", "namespace", "shop"),
+        ("failOnDataLoss", "false", "skip_gaps", True),
+    ],
+)
+def test_what_tasks_pull_with(option: str, value: str, setting: str, meaning: object) -> None:
+    assert parse().consumer_settings()[setting] != meaning
+    settings = parse(**{option: value}).consumer_settings()
+    assert settings[setting] == meaning
+    made = PullConsumerSettings(**settings)
+    assert getattr(made, setting) == meaning
+
+
+def test_how_tls_is_spoken() -> None:
+    assert parse().connection.tls is None
+    given = {"tlsCaFile": "ca", "tlsCertFile": "cert", "tlsKeyFile": "key", "tlsKeyPassword": "pw"}
+    tls = parse(**given, tlsServerName="mq.example").connection.tls
+    assert tls == TlsSettings(
+        ca_file="ca",
+        cert_file="cert",
+        key_file="key",
+        key_password="pw",
+        server_hostname="mq.example",
+    )
+    assert parse(tlsVerify="false").connection.tls == TlsSettings(verify=False)
+    assert parse(tls="true").connection.tls == TlsSettings()
+    token = parse(accessKey="a", secretKey="b", securityToken="c").connection.credentials
+    assert token == Credentials("a", "b", "c")
+
+
+def test_an_arrow_batch_has_so_many_bytes() -> None:
+    gathered = list(_gather([b"x" * 40] * 5, parse(batchBytes="100").batch_bytes))
+    assert [len(each) for each in gathered] == [3, 2]
 
 
 def test_several_topics() -> None:
@@ -104,6 +150,9 @@ def test_a_stream_has_no_end(name: str) -> None:
     [
         ({"maxOffsetsPerTrigger": "5"}, "option maxOffsetsPerTrigger is for a streaming query"),
         ({"maxTriggerDelay": "5s"}, "option maxTriggerDelay is for a streaming query"),
+        ({"minOffsetsPerTrigger": "5"}, "option minOffsetsPerTrigger is for a streaming query"),
+        ({"offsetsInterval": "5s"}, "option offsetsInterval is for a streaming query"),
+        ({"discoveryInterval": "5s"}, "option discoveryInterval is for a streaming query"),
         ({"startingOffsets": "latest"}, "startingOffsets is latest: a batch query would read no"),
         ({"endingOffsets": "earliest"}, "endingOffsets is earliest: a batch query would read no"),
     ],
