@@ -113,7 +113,7 @@ async def main() -> None:
 
     def frame(outgoing: Outgoing) -> bytes:
         queue = MessageQueue(TOPIC, "broker-a", 0)
-        command = outgoing.request(queue).to_command(outgoing.body)
+        command = outgoing.command(queue)
         command.opaque = next(opaques)
         return command.encode()
 
