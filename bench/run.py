@@ -5,6 +5,7 @@
     bench/run.py broker     those of the embedded broker: see broker.py
     bench/run.py consumer   those of the consumers: see consumer.py
     bench/run.py spark      those of the Spark data source: see spark.py
+    bench/run.py parts      what the compiled part earns: see parts.py
 
 Figures that are worth keeping go to RESULTS.md, with the machine they came from.
 """
@@ -22,7 +23,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench import broker, consumer
+from bench import broker, consumer, parts
 from bench.measuring import (
     HERE,
     ROUNDS,
@@ -50,7 +51,12 @@ def compare_spark() -> None:
 
 
 # The rows that are measured elsewhere, by one name for all of a kind.
-OTHERS = {"broker": broker.main, "consumer": consumer.main, "spark": compare_spark}
+OTHERS = {
+    "broker": broker.main,
+    "consumer": consumer.main,
+    "parts": parts.main,
+    "spark": compare_spark,
+}
 
 # Java's programs print averages of their last 9 seconds, for the first time when these are over.
 # That is the warm-up; so long after it nothing of it is left in the averages.

@@ -83,6 +83,8 @@ static inline int take_number(PyObject *object, int64_t least, int64_t most, int
     return !overflow && least <= *number && *number <= most;
 }
 
-extern PyMethodDef frame_methods[], record_methods[], store_methods[];
+int prepare_fields(void);
+
+extern PyMethodDef frame_methods[], record_methods[], decode_methods[], store_methods[];
 
 #endif

@@ -42,7 +42,8 @@ uint32_t crc32_of(const byte *data, size_t size, uint32_t before) {
 
 static int add_all(PyObject *module) {
     prepare_crc();
-    if (PyModule_AddFunctions(module, frame_methods) < 0 ||
+    if (prepare_fields() < 0 || PyModule_AddFunctions(module, frame_methods) < 0 ||
+        PyModule_AddFunctions(module, decode_methods) < 0 ||
         PyModule_AddFunctions(module, record_methods) < 0 ||
         PyModule_AddFunctions(module, store_methods) < 0) {
         return -1;

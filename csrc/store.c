@@ -204,15 +204,16 @@ static PyObject *lay_out_batch(const Shared *shared, Span batch) {
     if (room && members == NULL) {
         return PyErr_NoMemory();
     }
-    while (batch.size && count < room && split_member(&batch, &members[count]) &&
-           look_at_properties(&members[count])) {
+    int is_plain = room > 0;
+    while (is_plain && batch.size) {
+        is_plain = count < room && split_member(&batch, &members[count]) &&
+                   look_at_properties(&members[count]);
         count++;
     }
-    PyObject *laid_out = NULL;
-    if (count && !batch.size) {
+    PyObject *laid_out = Py_None;
+    if (is_plain) {
         laid_out = lay_out_members(shared, members, count);
     } else {
-        laid_out = Py_None;
         Py_INCREF(laid_out);
     }
     PyMem_Free(members);

@@ -5,9 +5,11 @@ and every error, is the twin's. The sources are in `csrc/`; ROCKETPIPE_PURE=1 le
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Protocol, cast
+
+from rocketpipe.message import StoredMessage
 
 _VERSION = 1  # what is built from other sources is not used: its functions may be others
 
@@ -41,6 +43,16 @@ class Compiled(Protocol):
     def offset_ids(self, prefix: str, offsets: tuple[int, ...], /) -> str | None: ...
 
     def counted_ids(self, head: str, first: int, quantity: int, /) -> list[str]: ...
+
+    def decode_records(
+        self,
+        kind: type[StoredMessage],
+        data: bytes,
+        check_crc: bool,
+        unpack_host: Callable[[bytes], str],
+        broker_name: str | None,
+        /,
+    ) -> list[StoredMessage] | None: ...
 
     def lay_out(
         self,

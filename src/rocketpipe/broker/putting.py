@@ -76,7 +76,9 @@ class Puts:
         return await as_future(self.put, draft)
 
     def _flushed(self, stored: Stored, waits: bool, result: PutResult) -> None:
-        code = CODES[result.status]
+        # Members of an enum are slow to look up by, and this is nearly always that one.
+        is_ok = result.status is PutStatus.PUT_OK
+        code = ResponseCode.SUCCESS if is_ok else CODES[result.status]
         if not waits or not self._slaves.are_waited_for or not result.is_stored:
             stored(result, code)
             return

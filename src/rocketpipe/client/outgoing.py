@@ -1,8 +1,7 @@
 """What goes out for a message or a batch, ready for any queue; the user's own is not touched."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rocketpipe.client.checks import check_batch, check_message, check_topic, is_delayed
 from rocketpipe.client.encoded import Encoded
@@ -14,6 +13,7 @@ from rocketpipe.message import Message, MessageQueue
 from rocketpipe.wire import properties as names
 from rocketpipe.wire.batch import join_alike, join_batch
 from rocketpipe.wire.compression import compress
+from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.properties import (
     PROPERTIES_BYTES_MAX,
     encode_properties,
@@ -38,11 +38,20 @@ class Outgoing(NamedTuple):
     message_id: str  # of a batch, all of them joined by commas
     body: bytes
     is_transaction: bool
-    request_to: Callable[..., SendMessage]
+    header: type[SendMessage]
+    values: dict[str, Any]  # of the header, but for the queue's
 
     def request(self, queue: MessageQueue) -> SendMessage:
         """The header that sends it to this queue."""
-        return self.request_to(queue_id=queue.queue_id, broker_name=queue.broker_name)
+        return self.header(**self.values, queue_id=queue.queue_id, broker_name=queue.broker_name)
+
+    def command(self, queue: MessageQueue) -> RemotingCommand:
+        """What goes to this queue: that header and the body, without the header being made."""
+        queue_id, broker_name = queue.queue_id, queue.broker_name
+        fields = self.header.ext_fields_of(
+            **self.values, queue_id=queue_id, broker_name=broker_name
+        )
+        return RemotingCommand(self.header.code, fields, self.body)
 
 
 class MessageIds(Protocol):
@@ -199,19 +208,20 @@ class Packer:
         if settings.namespace and header is not SendReplyMessageV2:
             topic = with_namespace(settings.namespace, topic)
             check_topic(topic)  # it got longer
-        request_to = partial(
-            header,
-            producer_group=self._group,
-            topic=topic,
-            default_topic=settings.create_topic_key,
-            default_topic_queue_nums=settings.default_topic_queue_nums,
-            sys_flag=sys_flag,
-            born_timestamp=self._wall_ms(),
-            flag=flag,
-            properties=properties,
-            reconsume_times=0,
-            unit_mode=False,
-            batch=batch,
-        )
+        values = {
+            "producer_group": self._group,
+            "topic": topic,
+            "default_topic": settings.create_topic_key,
+            "default_topic_queue_nums": settings.default_topic_queue_nums,
+            "sys_flag": sys_flag,
+            "born_timestamp": self._wall_ms(),
+            "flag": flag,
+            "properties": properties,
+            "reconsume_times": 0,
+            "unit_mode": False,
+            "batch": batch,
+        }
         is_transaction = sys_flag & TRANSACTION_PREPARED != 0
-        return Outgoing(topic, user_topic, messages, message_id, body, is_transaction, request_to)
+        return Outgoing(
+            topic, user_topic, messages, message_id, body, is_transaction, header, values
+        )

@@ -44,6 +44,12 @@ class Header:
         return _codec(type(self)).write(self)
 
     @classmethod
+    def ext_fields_of(cls, **values: Any) -> dict[str, str]:
+        """What `to_ext_fields` of a header with these values gives, at half the price of making
+        one; those it can't be made without must be given."""
+        return _codec(cls).write_values(**values)
+
+    @classmethod
     def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> Self:
         """Read the fields; those we do not know are ignored, as Java does."""
         header: Self = _codec(cls).read(ext_fields)
@@ -109,6 +115,7 @@ class _Slot(NamedTuple):
 
 class _Codec(NamedTuple):
     write: Callable[[Any], dict[str, str]]
+    write_values: Callable[..., dict[str, str]]
     read: Callable[[Mapping[str, str]], Any]
 
 
@@ -141,7 +148,7 @@ def _compile(header: type[Header], slots: Sequence[_Slot]) -> _Codec:
     twice as long.
     """
     scope: dict[str, Any] = {"header": header, "missing": _missing, "malformed": _malformed}
-    write, read = ["ext_fields = {}"], ["get = ext_fields.get"]
+    write, read, values = ["ext_fields = {}"], ["get = ext_fields.get"], []
     for slot in slots:
         field, name = slot.attribute, slot.name
         scope |= {
@@ -151,10 +158,10 @@ def _compile(header: type[Header], slots: Sequence[_Slot]) -> _Codec:
         }
         is_text = slot.write is str and slot.read is str
         write += (
-            f"value = self.{field}",
-            "if value is not None:",
-            f"    ext_fields[{name!r}] = " + ("value" if is_text else f"write_{field}(value)"),
+            f"if {field} is not None:",
+            f"    ext_fields[{name!r}] = " + (field if is_text else f"write_{field}({field})"),
         )
+        values.append(field if slot.is_required else f"{field}=default_{field}")
         absent = f"{field} = default_{field}"
         if slot.is_required:
             absent = f"raise missing(header, {name!r})"
@@ -176,12 +183,15 @@ def _compile(header: type[Header], slots: Sequence[_Slot]) -> _Codec:
     read.append(f"return header({given})")
     lines = (
         "def write(self):",
+        *(f"    {slot.attribute} = self.{slot.attribute}" for slot in slots),
+        *(f"    {line}" for line in write),
+        f"def write_values({', '.join(['*', *values] if values else [])}):",
         *(f"    {line}" for line in write),
         "def read(ext_fields):",
         *(f"    {line}" for line in read),
     )
     exec("\n".join(lines), scope)
-    return _Codec(scope["write"], scope["read"])
+    return _Codec(scope["write"], scope["write_values"], scope["read"])
 
 
 def _missing(header: type[Header], name: str) -> MalformedHeader:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import Any, NamedTuple
 
+from rocketpipe.compiled import compiled
 from rocketpipe.errors import InvalidMessage, MalformedRecord
 from rocketpipe.host import PACKED_V6_BYTES, pack_host, unpack_host
 from rocketpipe.message import StoredMessage
@@ -305,6 +306,10 @@ def decode_records(
     """
     messages: list[StoredMessage] = []
     data = bytes(body)
+    if compiled is not None:
+        found = compiled.decode_records(StoredMessage, data, check_crc, unpack_host, broker_name)
+        if found is not None:
+            return found
     offset = 0
     while offset < len(data):
         message = _decode(data, offset, check_crc, decompressing, body_bytes_max, broker_name)

@@ -61,6 +61,7 @@ def test_a_message_becomes_a_header_for_the_queue_asked_for() -> None:
         batch=False,
         broker_name="broker-b",
     )
+    assert outgoing.command(QUEUE) == outgoing.request(QUEUE).to_command(b"body")
     assert (outgoing.body, outgoing.message_id) == (b"body", "ID0")
     assert not outgoing.is_transaction
 

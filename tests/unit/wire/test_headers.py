@@ -64,6 +64,8 @@ def test_what_is_written_is_read_again(header: Header) -> None:
     ext_fields = header.to_ext_fields()
     assert all(isinstance(text, str) for text in ext_fields.values())
     assert type(header).from_ext_fields(ext_fields) == header
+    values = {slot.attribute: getattr(header, slot.attribute) for slot in _slots(type(header))}
+    assert type(header).ext_fields_of(**values) == header.to_ext_fields()
 
 
 @given(

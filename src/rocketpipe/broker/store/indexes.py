@@ -120,12 +120,16 @@ class Indexes:
 
     def add_all(self, written: Iterable[Placed]) -> None:
         """Make records of the log known to their queues and to the key index."""
+        of_one_time: list[bytes] = []  # for the key index, which takes many at once as it takes one
         for queue, _, _, store_timestamp_ms, entries, keyed in written:
             if queue is not None:
                 queue.append(entries)
-            if keyed:
-                self.keys.add(keyed, store_timestamp_ms)
-            self.store_timestamp_ms = store_timestamp_ms
+            if store_timestamp_ms != self.store_timestamp_ms:
+                self.keys.add(b"".join(of_one_time), self.store_timestamp_ms)
+                of_one_time.clear()
+                self.store_timestamp_ms = store_timestamp_ms
+            of_one_time.append(keyed)
+        self.keys.add(b"".join(of_one_time), self.store_timestamp_ms)
 
     async def checkpoint(self, sync_log: SyncLog, *, is_closing: bool = False) -> None:
         """Bring the files up to where the log is now."""

@@ -28,13 +28,10 @@ class Place(NamedTuple):
     store_timestamp_ms: int
 
 
-class LaidOut(NamedTuple):
-    """Records, ready for the log."""
-
-    records: bytes
-    offsets: tuple[int, ...]  # of each, in the log
-    entries: bytes  # of each, as the queue keeps them
-    keyed: bytes  # hashes of keys and where their records are, as the key index takes them
+# Records, ready for the log; the offset of each, there; their entries, as the queue keeps them; and
+# hashes of keys with where their records are, as the key index takes them. A plain tuple: one is
+# made of every message, and taken apart at once.
+LaidOut = tuple[bytes, tuple[int, ...], bytes, bytes]
 
 
 def lay_out(
@@ -63,7 +60,7 @@ def lay_out(
             message.prepared_transaction_offset,
         )
         if found is not None:
-            return LaidOut._make(found)
+            return found
     if properties is not None:
         return _lay_out_members(
             message, ((message.flag, message.body, properties),), place, settings
@@ -109,4 +106,4 @@ def _lay_out_members(
         keyed += [KEYED.pack(each, offset) for each in key_hashes(topic, properties, sys_flag)]
         offsets.append(offset)
         offset += size
-    return LaidOut(b"".join(records), tuple(offsets), b"".join(entries), b"".join(keyed))
+    return b"".join(records), tuple(offsets), b"".join(entries), b"".join(keyed)

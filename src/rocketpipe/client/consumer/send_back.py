@@ -1,7 +1,6 @@
 """Messages that a listener failed to consume: sent back to come again, or to the dead letters."""
 
 import logging
-from functools import partial
 
 from rocketpipe.client.consumer.pulling import broker_address
 from rocketpipe.client.consumer.settings import CONCURRENT_RECONSUME_MAX, PushConsumerSettings
@@ -86,9 +85,6 @@ class SendBack:
             properties[names.DELAY] = str(level)
         again = Message(retry_topic(self._group), message.body, flag=message.flag)
         outgoing = self._packer.pack(again, properties)
-        outgoing = outgoing._replace(
-            request_to=partial(
-                outgoing.request_to, reconsume_times=times, max_reconsume_times=self.times_max
-            )
-        )
+        counted = {"reconsume_times": times, "max_reconsume_times": self.times_max}
+        outgoing = outgoing._replace(values=outgoing.values | counted)
         await self._sender.send(outgoing, None, timeout=SEND_TIMEOUT)
