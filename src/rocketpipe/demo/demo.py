@@ -26,7 +26,10 @@ from rocketpipe.spark.jobs.audit import AuditSettings, audit
 SPARK_CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
-    "spark.sql.streaming.noDataProgressEventInterval": "2000",
+    "spark.python.authenticate.socketTimeout": "120s",  # workers start slowly on a busy machine
+    # Much code runs once, on little data: to make it fast takes longer than to run it slowly.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
 }
 OpenCluster = Callable[[Path], AbstractContextManager[Subject]]
 
