@@ -41,6 +41,7 @@ COMMANDS = {
     "archive": "archive",
     "publish": "publish",
     "replay": "replay",
+    "audit": "audit",
     "completion": "completion",
 }
 

@@ -169,7 +169,7 @@ class Demo:
             ),
         )
         try:
-            facts = found.facts(f"{run.settings.scenario}, {run.policy}")
+            facts = found.facts(f"rocketpipe demo: {run.settings.scenario}, under {run.policy}")
             found.write(str(run.tables / "audit"))
         finally:
             found.close()
@@ -233,11 +233,11 @@ class Demo:
             },
             versions=_versions(run),
             how_to_reproduce=_command(settings, run.policy),
-            notes=(*facts.notes, *_notes(result)),
+            remarks=_remarks(result),
         )
 
 
-def _notes(result: RunResult) -> list[str]:
+def _remarks(result: RunResult) -> list[str]:
     """What the pictures do not say by themselves."""
     sent, books = result.sent, result.books
     free, bound = sent.topics[result.activity], sent.topics[result.orders]

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
-from rocketpipe.errors import MalformedData
+from rocketpipe.errors import JobError, MalformedData
 from rocketpipe.wire.trace import EndTransaction, Pub, decode_traces
 
 if TYPE_CHECKING:
@@ -29,7 +30,12 @@ _CHOSEN_BY = {"the caller chose the queue": "caller", "the selector chose the qu
 def read_records(spark: SparkSession, path: str) -> DataFrame:
     """A recorder's records as they are; those that can't be read have null everywhere."""
     reader = spark.read.schema(RECORDS)
-    return reader.json(path) if _is_json(path) else reader.parquet(path)
+    try:
+        return reader.json(path) if _is_json(path) else reader.parquet(path)
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise JobError(f"attempts: {path} does not exist") from error
+        raise
 
 
 def is_readable() -> Any:

@@ -48,6 +48,7 @@ class AuditSettings:
     window: float | None = None  # seconds; None: such that there are about 120
     since_ms: int | None = None  # attempts before it are left out,
     until_ms: int | None = None  # and those from then on
+    reconciles: bool = True  # False: with a source too, only for its trace topic
 
     def __post_init__(self) -> None:
         if self.attempts is None and self.trace is None:
@@ -147,7 +148,7 @@ class Audit:
 
     def _find_stored(self) -> Stored | None:
         settings = self.settings
-        if not settings.messages and not settings.source:
+        if not settings.reconciles or not (settings.messages or settings.source):
             return None
         topics = tuple(settings.topics) or self._topics()
         if settings.messages:
