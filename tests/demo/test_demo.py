@@ -90,7 +90,7 @@ def test_a_message_that_is_taken_away_or_doubled_is_told(
 ) -> None:
     demo = start_demo(
         *("--seconds", "5", "--rate", "50", "--scenario", "calm", "--json"),
-        program=(TAMPERED, how),
+        program=(TAMPERED, how, "demo"),
     )
     demo.end()
     assert demo.code == code, demo.errors
@@ -132,15 +132,23 @@ def test_a_folder_with_something_in_it_is_refused(start_demo: StartDemo, tmp_pat
 
 @pytest.mark.apache
 @pytest.mark.parametrize("apache_version", ["5.5.0"], indirect=True)
-def test_a_real_cluster(start_demo: StartDemo, apache_version: str) -> None:
-    with ApacheCluster(apache_version) as cluster:
-        demo = start_demo(
-            *("--namesrv", cluster.namesrv, "--seconds", "8", "--rate", "50"), "--json"
-        )
+def test_a_real_cluster_of_which_a_broker_is_killed(
+    start_demo: StartDemo, apache_version: str
+) -> None:
+    with ApacheCluster(apache_version, settings={"flushDiskType": "SYNC_FLUSH"}) as cluster:
+        where = ("--namesrv", cluster.namesrv)
+        demo = start_demo(*where, "--seconds", "15", "--rate", "40", "--json")
+        demo.wait_said("sent ")
+        broker = cluster.broker("broker-a")
+        broker.kill()
+        broker.start()
         demo.end()
         assert demo.code == 0, demo.errors
-        assert (demo.result["lost"], demo.result["sent"]) == (0, 400)
-        assert demo.result["stored"] == demo.result["acknowledged"] == 400
+        assert "left out: slow: this cluster can't be made to" in demo.errors
+        result = demo.result
+        assert (result["lost"], result["out_of_order"]) == (0, 0)
+        assert result["sent"] == 15 * 40 + result["bound_resent"]
+        assert result["stored"] >= result["acknowledged"]
         with Admin(namesrv=cluster.namesrv) as admin:
             assert [each for each in admin.topics() if "rocketpipe-demo" in each] == []
 

@@ -22,6 +22,7 @@ from rocketpipe.demo.view import Snapshot, View
 from rocketpipe.report.facts import Event, PolicySummary, Reconciled, ReportFacts
 from rocketpipe.report.page import write_report
 from rocketpipe.spark.jobs.audit import AuditSettings, audit
+from rocketpipe.spark.jobs.failures import one_line_errors
 
 SPARK_CONF = {
     "spark.sql.shuffle.partitions": "2",
@@ -157,6 +158,7 @@ class Demo:
         self._show("reconciling", policy)
         return self.conclude(run, sent)
 
+    @one_line_errors()
     def conclude(self, run: Run, sent: Sent) -> RunResult:
         """From the tables alone: the cluster may be gone."""
         books = run.close_books(sent)
