@@ -96,7 +96,7 @@ def test_a_message_that_is_taken_away_or_doubled_is_told(
     assert demo.code == code, demo.errors
     assert (demo.result["lost"], demo.result["repeated"]) == (lost, repeated)
     if lost:
-        assert "1 messages were acknowledged, and are not stored" in demo.result["problems"]
+        assert "messages that were acknowledged, and are not stored: 1" in demo.result["problems"]
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,9 @@ class RunResult:
         """What must not be, a line each."""
         found = []
         if self.lost:
-            found.append(f"{self.lost} messages were acknowledged, and are not stored")
+            found.append(f"messages that were acknowledged, and are not stored: {self.lost}")
         if customers := self.books.out_of_order:
-            found.append(f"the orders of {len(customers)} customers are out of order")
+            found.append(f"customers whose orders are out of order: {len(customers)}")
         told = {row.topic: (row.sent, row.acknowledged) for row in self._reconciled}
         for topic, totals in self.sent.topics.items():
             if told.get(topic) != (mine := (totals.sends, totals.acknowledged)):
