@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpipe.cli.connecting import cluster_options
+from rocketpipe.cli.jobs import job_options
 from rocketpipe.cli.program import parser
 
 DOCS = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
@@ -15,6 +16,9 @@ SECTIONS: dict[str, str] = dict(
     re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", DOCS, re.MULTILINE | re.DOTALL)
 )
 COMMON = SECTIONS["Options of every command that talks to a cluster"]
+
+
+JOBS = ("archive", "publish", "replay")
 
 
 def commands(
@@ -51,7 +55,7 @@ def test_every_command_and_option_is_told(name: str, command: argparse.ArgumentP
     told = set(re.findall(r"--[a-z][\w-]*", section(name)))
     if name == "serve":
         return  # its options have a page of their own, and a test there
-    common = options(cluster_options())
+    common = options(job_options() if name in JOBS else cluster_options())
     missing = options(command) - told - (common if name != "completion" else {"--debug"})
     assert not missing, f"docs/command-line.md does not tell of {missing} of {name}"
 
@@ -59,6 +63,8 @@ def test_every_command_and_option_is_told(name: str, command: argparse.ArgumentP
 def test_the_common_options_are_told() -> None:
     told = set(re.findall(r"`(--[a-z][\w-]*)", COMMON))
     assert told == options(cluster_options())
+    told = set(re.findall(r"`(--[a-z][\w-]*)", SECTIONS["Options of every Spark job"]))
+    assert told >= options(job_options()) - options(cluster_options())
 
 
 def test_no_option_is_told_that_does_not_exist() -> None:

@@ -1,4 +1,4 @@
-"""docs/embedded-cluster.md tells of every argument, fault and option."""
+"""The docs of the embedded cluster tell of every argument, fault, option and setting."""
 
 import inspect
 import re
@@ -8,12 +8,15 @@ import pytest
 
 from rocketpipe.broker.access.rules_file import read_rules
 from rocketpipe.broker.faults import FaultControl
-from rocketpipe.broker.settings import BrokerSettings
+from rocketpipe.broker.settings import CHANGEABLE, BrokerSettings
 from rocketpipe.cli import main
+from rocketpipe.nameserver.settings import NameServerSettings
 from rocketpipe.remoting.tls_properties import NAMES
 from rocketpipe.testing import EmbeddedCluster
 
-DOCS = (Path(__file__).parents[2] / "docs" / "embedded-cluster.md").read_text()
+FOLDER = Path(__file__).parents[2] / "docs"
+DOCS = (FOLDER / "embedded-cluster.md").read_text()
+SETTINGS = (FOLDER / "embedded-settings.md").read_text()
 
 
 def section(title: str) -> str:
@@ -35,11 +38,38 @@ def test_every_fault_is_told() -> None:
     assert first_column(section("Faults on purpose")) == methods - {"add", "active", "clear"}
 
 
-def test_every_setting_of_pop_is_told_with_its_default() -> None:
-    told = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", section("POP"), re.MULTILINE))
-    defaults = BrokerSettings().to_properties()
-    assert told == {name: defaults.get(name) for name in told}
-    assert {name for name in defaults if "pop" in name.lower()} <= told.keys()
+def test_every_setting_is_told_once_with_its_default() -> None:
+    cluster = {  # ours are told by their names, and these of RocketMQ's follow from them
+        *("brokerName", "brokerId", "brokerIP1", "listenPort", "namesrvAddr")
+    }
+    brokers = BrokerSettings(ha_listen_port=0, acl_file=" ").to_properties().keys() - cluster
+    known = {*brokers, *(f"namesrv.{name}" for name in NameServerSettings().to_config())}
+    cells = re.findall(r"^\| (`[a-z][\w.`, ]*`) \| (?:`(.*?)`)? ?\|", SETTINGS + DOCS, re.MULTILINE)
+    told = [
+        (name, default)
+        for names, default in cells
+        for name in re.findall(r"[\w.]+", names)
+        if name in known
+    ]
+    assert sorted(name for name, _ in told) == sorted(known)
+    defaults = {
+        **BrokerSettings().to_properties(),
+        **{f"namesrv.{name}": text for name, text in NameServerSettings().to_config().items()},
+    }
+    assert dict(told) == {name: defaults.get(name, "") for name in known}
+
+
+def test_every_line_of_the_settings_is_about_a_setting() -> None:
+    names = set(re.findall(r"^\| `(.*?)` \|", SETTINGS, re.MULTILINE))
+    brokers = BrokerSettings(ha_listen_port=0).to_properties()
+    assert names <= brokers.keys() | {
+        f"namesrv.{each}" for each in NameServerSettings().to_config()
+    }
+
+
+def test_what_can_be_changed_while_it_runs_is_told() -> None:
+    text = SETTINGS.split("## While it runs\n")[1].split("refused:\n")[1]
+    assert re.findall(r"`(\w+)`", text) == sorted(CHANGEABLE)
 
 
 def test_every_option_of_serve_is_told(capsys: pytest.CaptureFixture[str]) -> None:

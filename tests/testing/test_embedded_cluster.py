@@ -28,6 +28,8 @@ from rocketpipe.testing import (
     EmbeddedBroker,
     EmbeddedCluster,
     EmbeddedServer,
+    Fault,
+    FaultControl,
 )
 from rocketpipe.testing.async_embedded_cluster import AsyncEmbeddedServer
 from rocketpipe.testing.cluster_settings import ClusterSettings
@@ -62,6 +64,14 @@ def wait_for(status: SendStatus, producer: Producer, topic: str) -> None:
             return
         threading.Event().wait(0.05)
     pytest.fail(f"{seen}, and never {status}")
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if is_so():
+            return
+        threading.Event().wait(0.02)
+    pytest.fail("it never came to be")
 
 
 def test_messages_go_to_all_its_brokers(cluster: EmbeddedCluster) -> None:
@@ -200,6 +210,46 @@ def test_faults_come_from_elsewhere_too(cluster: EmbeddedCluster) -> None:
         faults.delay(lambda: 1.0)
 
 
+@pytest.mark.parametrize("end", [FaultControl.stop, FaultControl.kill])
+def test_a_broker_that_a_fault_ends_is_back_when_that_is_over(
+    cluster: EmbeddedCluster, end: Callable[..., Fault]
+) -> None:
+    """Whether it was for a time, is cleared, or somebody starts it; asked for from here, or not."""
+    broker = cluster.broker("broker-a")
+    address = broker.address
+    fault = end(BrokerFaults(address, timeout=30.0), seconds=1.0)
+    assert fault.seconds == 1.0
+    wait_until(lambda: not broker.is_running)
+    wait_until(lambda: broker.is_running)
+    assert broker.faults.active() == []
+
+    fault = end(broker.faults)
+    wait_until(lambda: not broker.is_running)
+    with pytest.raises(ConnectFailed, match="nobody listens"):
+        BrokerFaults(address, timeout=30.0).active()
+    assert [each.id for each in broker.faults.active()] == [fault.id]
+    broker.faults.clear(fault)
+    wait_until(lambda: broker.is_running)
+
+    end(broker.faults)
+    wait_until(lambda: not broker.is_running)
+    broker.start()
+    assert broker.faults.active() == []
+    assert broker.address == address
+    with producer_at(cluster) as producer:
+        used = {producer.send(Message("again", b"x")).queue.broker_name for _ in range(16)}
+    assert used == {"broker-a", "broker-b"}
+
+
+def test_who_is_stopped_while_a_fault_keeps_it_down_stays_down(cluster: EmbeddedCluster) -> None:
+    broker = cluster.broker("broker-a")
+    broker.faults.kill(seconds=0.5)
+    wait_until(lambda: not broker.is_running)
+    broker.stop()
+    threading.Event().wait(1.0)
+    assert not broker.is_running
+
+
 def test_a_detached_slave_comes_back() -> None:
     settings = {"brokerRole": "SYNC_MASTER", "slaveTimeout": 500}
     with EmbeddedCluster(slaves=1, settings=settings) as cluster, producer_at(cluster) as producer:
@@ -207,6 +257,9 @@ def test_a_detached_slave_comes_back() -> None:
         fault = cluster.broker("broker-a").faults.detach_slaves()
         wait_for(SendStatus.SLAVE_NOT_AVAILABLE, producer, "copied")
         cluster.broker("broker-a").faults.clear(fault)
+        wait_for(SendStatus.SEND_OK, producer, "copied")
+        cluster.broker("broker-a").faults.detach_slaves(seconds=1.0)
+        wait_for(SendStatus.SLAVE_NOT_AVAILABLE, producer, "copied")
         wait_for(SendStatus.SEND_OK, producer, "copied")
 
 
@@ -221,7 +274,11 @@ def test_connections_can_be_cut(cluster: EmbeddedCluster) -> None:
 def test_settings_of_apaches_that_mean_nothing_here_are_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    settings = {"appendAckAsync": True, "autoCreateTopicEnable": False}
+    settings = {
+        "appendAckAsync": True,
+        "autoCreateTopicEnable": False,
+        "namesrv.clusterTest": True,
+    }
     with (
         caplog.at_level(logging.WARNING, "rocketpipe.testing"),
         EmbeddedCluster(settings=settings) as cluster,
@@ -229,7 +286,7 @@ def test_settings_of_apaches_that_mean_nothing_here_are_told(
         pytest.raises(ClientError, match="no route"),
     ):
         producer.send(Message("unheard-of", b"x"))
-    assert "settings without effect here: appendAckAsync" in caplog.text
+    assert "settings without effect here: appendAckAsync, namesrv.clusterTest" in caplog.text
 
 
 def test_what_is_not_there_is_told(cluster: EmbeddedCluster) -> None:
@@ -260,6 +317,9 @@ def test_ports_and_names_follow_from_the_first() -> None:
     (plan,) = settings.broker_plans(Path(), "127.0.0.1:9876")
     own = plan.broker_settings()
     assert (own.broker_cluster_name, own.host) == ("C", "127.0.0.2")
+    settings = ClusterSettings(settings={"brokerClusterName": "D"})
+    (plan,) = settings.broker_plans(Path(), "127.0.0.1:9876")
+    assert plan.broker_settings().broker_cluster_name == "D"
 
 
 def test_some_may_have_slaves_and_others_not() -> None:
@@ -301,7 +361,8 @@ def test_brokers_may_have_names_and_masters_elsewhere() -> None:
         ({"join": "127.0.0.1:9876;nowhere"}, "'nowhere' is not an address"),
         ({"settings": {"nobodyKnows": 1}}, "nobodyKnows is not a setting of this broker"),
         ({"settings": {"namesrv.nobodyKnows": 1}}, "nobodyKnows is not a setting of this NameServ"),
-        ({"settings": {"namesrv.kvConfigPath": "x"}}, "kvConfigPath is not a setting"),
+        ({"settings": {"brokerName": "x"}}, "brokerName is not for settings: give brokers"),
+        ({"settings": {"listenPort": 1}}, "listenPort is not for settings: give port"),
         ({"settings": {"namesrv.brokersMax": "x"}}, "brokersMax is"),
     ],
 )

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 import rocketpipe
-from rocketpipe import Message, Producer, SendStatus
-from rocketpipe.errors import ClientError, InvalidSetting
+from rocketpipe import Admin, Message, Producer, SendStatus
+from rocketpipe.errors import ClientError, InvalidSetting, NoNameServer
 from rocketpipe.testing import EmbeddedCluster
 from rocketpipe.testing.process_runner import ProcessRunner
 
@@ -100,6 +101,37 @@ def test_one_that_ends_by_itself_is_told_and_can_be_brought_back(
         broker.cut_connections()  # of which there are none
         cluster.heal()
         assert broker.is_running
+
+
+def test_one_that_ends_by_itself_may_be_started_again_at_once() -> None:
+    cluster = EmbeddedCluster(processes=True)
+    cluster.restarts_lost = True
+    with cluster, Admin(namesrv=cluster.namesrv) as admin:
+        for server in cluster.servers:
+            process = server.process_id
+            assert process is not None
+            os.kill(process, signal.SIGKILL)
+            wait_until(lambda: server.process_id not in (process, None))  # noqa: B023
+            with suppress(NoNameServer):
+                wait_until(lambda: len(admin.brokers()) == 1)
+        cluster.broker("broker-a").stop()
+        threading.Event().wait(0.3)
+        assert not cluster.broker("broker-a").is_running  # as it was asked to
+
+
+def test_one_that_can_not_come_back_tries_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("rocketpipe.testing.process_runner.COME_BACK_INTERVAL", 0.1)
+    with EmbeddedCluster(processes=True) as cluster:
+        broker = cluster.broker("broker-a")
+        host, _, port = broker.address.rpartition(":")
+        fault = broker.faults.stop()
+        wait_until(lambda: not broker.is_running)
+        with socket.create_server((host, int(port))):
+            broker.faults.clear(fault)
+            wait_until(lambda: "broker-a does not come back: cannot listen" in caplog.text)
+        wait_until(lambda: broker.is_running)
 
 
 def test_a_port_that_is_taken_is_told_and_nothing_is_left() -> None:

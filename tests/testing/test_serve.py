@@ -15,7 +15,7 @@ import pytest
 
 import rocketpipe
 from rocketpipe import Admin, Message, MessageQueue, Producer, SendStatus
-from rocketpipe.errors import BrokerError, SendFailed
+from rocketpipe.errors import BrokerError, ConnectFailed, ConnectionLost, SendFailed
 from rocketpipe.testing import BrokerFaults
 from tests.apache.programs import java_program
 
@@ -142,6 +142,30 @@ def test_a_nameserver_can_not_be_both_here_and_elsewhere() -> None:
     with serving("--join", "127.0.0.1:9876", "--namesrv-port", "9876") as process:
         code, _, errors = ended(process)
     assert (code, len(errors.splitlines())) == (2, 1)
+
+
+@pytest.mark.parametrize("how", [(), ("--processes",)], ids=["one", "processes"])
+def test_others_may_stop_and_kill_a_broker_for_a_time(how: tuple[str, ...]) -> None:
+    with serving(*FREE, "--brokers", "2", "--json", "--faults", *how) as process:
+        ready = json.loads(said(process))
+        faults = BrokerFaults(ready["brokers"][0]["address"], timeout=30.0)
+        queue = MessageQueue("down", "broker-a", 0)
+        with Producer("g", namesrv=ready["namesrv"], send_timeout=20.0) as producer:
+            while producer.send(Message("down", b"x")).queue.broker_name != "broker-a":
+                pass  # until the topic is there
+            for end in (faults.stop, faults.kill):
+                end(seconds=2.0)
+                with pytest.raises((ConnectFailed, ConnectionLost)):
+                    for _ in range(200):  # it goes when it has answered
+                        faults.active()
+                for _ in range(600):
+                    with suppress(SendFailed):
+                        producer.send(Message("down", b"x"), queue=queue)
+                        break
+                    threading.Event().wait(0.1)
+                else:
+                    pytest.fail("the broker did not come back")
+                assert faults.active() == []
 
 
 def test_faults_must_be_allowed() -> None:

@@ -151,12 +151,13 @@ class Broker:
         self._dispatch_vip: Handler = _not_yet
         self._servers: list[Server] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._loop: asyncio.AbstractEventLoop
 
     async def start(self) -> None:
         """Open the store, listen, and tell the NameServers; on failure nothing is left open."""
         settings = self.settings
-        loop = asyncio.get_running_loop()
-        self.faults.on_changed = lambda: loop.call_soon_threadsafe(self._faults_changed)
+        self._loop = asyncio.get_running_loop()
+        self.faults.on_changed.add(self._tell_of_faults)
         self.access.load()
         await self.store.open(is_copy=settings.is_slave)
         try:
@@ -214,7 +215,7 @@ class Broker:
         self.held_pulls.close()
         self.pop.stop()
         self.notices.close()
-        self.faults.on_changed = None
+        self.faults.on_changed.discard(self._tell_of_faults)
         self._fault_layer.close()
 
     async def _close_parts(self) -> None:
@@ -318,6 +319,9 @@ class Broker:
             self._fault_layer.around(self.access.around(dispatch_by_code(each)))
             for each in (handlers, on_vip)
         )
+
+    def _tell_of_faults(self) -> None:
+        self._loop.call_soon_threadsafe(self._faults_changed)  # any thread may change them
 
     def _faults_changed(self) -> None:
         self._fault_layer.changed()

@@ -36,11 +36,14 @@ class FaultKind(StrEnum):
     FREEZE = "freeze"
     FILL_DISK = "fill_disk"
     DETACH_SLAVES = "detach_slaves"
+    STOP = "stop"
+    KILL = "kill"
 
 
 BEFORE = frozenset({FaultKind.REFUSE, FaultKind.CUT, FaultKind.FREEZE})  # instead of handling it
 AFTER = frozenset({FaultKind.DELAY, FaultKind.DROP_ANSWERS})  # when it is to be answered
-_ALL_THE_TIME = frozenset({FaultKind.FILL_DISK, FaultKind.DETACH_SLAVES})  # no matter who asks
+DOWN = frozenset({FaultKind.STOP, FaultKind.KILL})  # nobody is there to ask
+_ALL_THE_TIME = frozenset({FaultKind.FILL_DISK, FaultKind.DETACH_SLAVES}) | DOWN
 
 
 class When(TypedDict, total=False):
@@ -163,6 +166,14 @@ class FaultControl(ABC):
         """Slaves lose the master's log, and do not get it back."""
         return self.add(Fault(kind=FaultKind.DETACH_SLAVES, seconds=seconds))
 
+    def stop(self, *, seconds: float | None = None) -> Fault:
+        """The broker ends in order, and comes back by itself when the fault is over."""
+        return self.add(Fault(kind=FaultKind.STOP, seconds=seconds))
+
+    def kill(self, *, seconds: float | None = None) -> Fault:
+        """The same, but it ends as a crash would."""
+        return self.add(Fault(kind=FaultKind.KILL, seconds=seconds))
+
     @abstractmethod
     def add(self, fault: Fault) -> Fault:
         """From now on; the answer has the id by which to clear it."""
@@ -215,7 +226,7 @@ class Faults(FaultControl):
     """The faults of one broker. Any thread may add and clear them; they outlive a restart."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self.on_changed: Callable[[], object] | None = None  # for who has to act at once
+        self.on_changed: set[Callable[[], object]] = set()  # those who have to act at once
         self._now = now
         self._lock = threading.Lock()
         self._next_id = 1
@@ -285,8 +296,8 @@ class Faults(FaultControl):
         """There are others, or one has met a request; for those who keep them elsewhere, too."""
 
     def _changed(self) -> None:
-        if self.on_changed is not None:
-            self.on_changed()
+        for listener in tuple(self.on_changed):
+            listener()
 
 
 _SHORT_NAMED = frozenset(

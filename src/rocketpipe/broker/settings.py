@@ -58,7 +58,7 @@ class BrokerSettings:
     ha_transfer_batch_size: int = 32 * 1024
     ha_send_heartbeat_interval: float = 5.0
     ha_housekeeping_interval: float = 20.0  # who is silent for so long is given up
-    slave_sync_interval: float = 10.0  # how often a slave copies what is not in the log
+    slave_sync_interval: float = 10.0  # how often a slave copies the rest; RocketMQ: fixed
 
     broker_permission: Perm = Perm.READ | Perm.WRITE
     auto_create_topic_enable: bool = True
@@ -194,13 +194,13 @@ class BrokerSettings:
         """
         wanted = {name: text for name, text in properties.items() if name in _PROPERTIES}
         for name, text in wanted.items():
-            if name not in _CHANGEABLE and text != self.to_properties().get(name):
+            if name not in CHANGEABLE and text != self.to_properties().get(name):
                 raise InvalidSetting(f"{name} can't be changed while the broker runs")
         changed = type(self).from_properties({**self.to_properties(), **wanted})
-        names = [_PROPERTIES[name].name for name in wanted if name in _CHANGEABLE]
+        names = [_PROPERTIES[name].name for name in wanted if name in CHANGEABLE]
         for name in names:
             object.__setattr__(self, name, getattr(changed, name))
-        return [name for name in wanted if name in _CHANGEABLE]
+        return [name for name in wanted if name in CHANGEABLE]
 
 
 class _Kind(NamedTuple):
@@ -311,6 +311,7 @@ _PROPERTIES: Mapping[str, _Property] = {
     "haTransferBatchSize": _Property("ha_transfer_batch_size", _INT),
     "haSendHeartbeatInterval": _Property("ha_send_heartbeat_interval", _MS),
     "haHousekeepingInterval": _Property("ha_housekeeping_interval", _MS),
+    "slaveSyncInterval": _Property("slave_sync_interval", _MS),
     "brokerPermission": _Property(
         "broker_permission", _Kind(lambda text: Perm(read_integer(text, 32)), lambda v: f"{v:d}")
     ),
@@ -366,6 +367,10 @@ _PROPERTIES: Mapping[str, _Property] = {
     "timerFlushIntervalMs": _Property("timer_flush_interval", _MS),
     "recallMessageEnable": _Property("recall_message_enable", _BOOL),
     "allowRecallWhenBrokerNotWriteable": _Property("allow_recall_when_broker_not_writeable", _BOOL),
+    "sendQueueBytesMax": _Property("send_queue_bytes_max", _INT),
+    "topicsMax": _Property("topics_max", _INT),
+    "groupsMax": _Property("groups_max", _INT),
+    "clientsMax": _Property("clients_max", _INT),
     # The store's.
     "timerPrecisionMs": _Property("timer_precision", _MS, True),
     "timerRollWindowSlot": _Property("timer_roll_window_slots", _INT, True),
@@ -390,10 +395,13 @@ _PROPERTIES: Mapping[str, _Property] = {
     "cleanResourceInterval": _Property("clean_interval", _MS, True),
     "diskSpaceCleanForciblyRatio": _Property("disk_space_clean_forcibly_ratio", _number(100), True),
     "diskSpaceWarningLevelRatio": _Property("disk_space_warning_ratio", _number(100), True),
+    "diskFreeBytesEnough": _Property("disk_free_bytes_enough", _INT, True),
+    "checkpointBytes": _Property("checkpoint_bytes", _INT, True),
+    "checkpointInterval": _Property("checkpoint_interval", _MS, True),
 }
 
 # What each part reads anew whenever it needs it.
-_CHANGEABLE = frozenset(
+CHANGEABLE = frozenset(
     {
         "brokerPermission",
         "autoCreateTopicEnable",

@@ -8,6 +8,7 @@ from rocketpipe.cli.jobs import (
     filter_options,
     job_options,
     job_session,
+    require_spark,
     source_options,
     stop_at_ctrl_c,
     text_or_file,
@@ -32,6 +33,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--topic", action="append", metavar="NAME", help="may be given several times"
     )
     which.add_argument("--pattern", metavar="REGEX", help="all topics with such a name")
+    add("--format", choices=("parquet", "delta"), default="parquet", help="parquet by default")
     add("--once", action="store_true", help="end when all is read that is there now")
     add(
         "--as",
@@ -84,26 +86,28 @@ def run(args: argparse.Namespace) -> None:
         source["startingOffsetsByTimestampStrategy"] = "latest"
     else:
         source["startingOffsets"] = {"first": "earliest", "last": "latest"}[args.start]
+    require_spark(args)
+    from rocketpipe.spark.jobs.archive import ArchiveSettings, archive
+
+    settings = ArchiveSettings(
+        source=source,
+        table=args.table,
+        format=args.format,
+        body=args.body,
+        schema=text_or_file(args.schema),
+        keep_body=args.keep_body,
+        once=args.once,
+        interval=args.interval,
+        rows_per_batch=args.batch_rows,
+        file_bytes=args.file_size,
+        file_age=args.file_age,
+    )
     with (
         progress_bar("archive", is_shown=not args.json) as tell,
         job_session(args, "archive") as spark,
+        stop_at_ctrl_c() as stop,
     ):
-        from rocketpipe.spark.jobs.archive import ArchiveSettings, archive
-
-        settings = ArchiveSettings(
-            source=source,
-            table=args.table,
-            body=args.body,
-            schema=text_or_file(args.schema),
-            keep_body=args.keep_body,
-            once=args.once,
-            interval=args.interval,
-            rows_per_batch=args.batch_rows,
-            file_bytes=args.file_size,
-            file_age=args.file_age,
-        )
-        with stop_at_ctrl_c() as stop:
-            report = archive(spark, settings, tell, stop=stop)
+        report = archive(spark, settings, tell, stop=stop)
     facts = {
         "table": report.table,
         "archived": report.archived,

@@ -81,9 +81,8 @@ def filter_options(args: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in filters.items() if value is not None}
 
 
-@contextmanager
-def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]":
-    """A session for a command, stopped at its end; Spark's errors become one line each."""
+def require_spark(args: argparse.Namespace) -> None:
+    """JobError where jobs can't run, before anything of theirs is imported."""
     if not args.json:
         require_rich()
     try:
@@ -91,7 +90,11 @@ def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]"
         import pyspark  # noqa: F401
     except ImportError as error:
         raise JobError(f"jobs run on Spark: pip install 'rocketpipe[spark]' ({error})") from None
-    from rocketpipe.spark.jobs.failures import job_error
+
+
+@contextmanager
+def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]":
+    """A session for a command, stopped at its end."""
     from rocketpipe.spark.jobs.session import spark_session
 
     session = spark_session(
@@ -99,10 +102,6 @@ def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]"
     )
     try:
         yield session
-    except Exception as error:
-        if type(error).__module__.startswith(("pyspark", "py4j")):
-            raise job_error(error) from error
-        raise
     finally:
         _stop(session)
 

@@ -8,6 +8,7 @@ from rocketpipe.cli.jobs import (
     job_options,
     job_session,
     print_sent,
+    require_spark,
     sent_json,
     source_options,
     stop_at_ctrl_c,
@@ -66,32 +67,33 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def run(args: argparse.Namespace) -> bool:
     target = {**source_options(args), "topic": args.topic}
+    require_spark(args)
+    from rocketpipe.spark.jobs.publish import PublishSettings, publish
+
+    settings = PublishSettings(
+        target=target,
+        files=tuple(args.files),
+        format=args.format,
+        schema=text_or_file(args.schema),
+        reading=dict(args.read_option),
+        body=args.body,
+        keys=tuple(args.key),
+        tag=args.tag,
+        properties=dict(args.property),
+        sharding_key=args.sharding_key,
+        delay_level=args.delay_level,
+        deliver_at=args.deliver_at,
+        rate=args.rate,
+        dry_run=args.dry_run,
+        job_id=args.job_id,
+        state=args.state,
+    )
     with (
         progress_bar("publish", is_shown=not args.json) as tell,
         job_session(args, "publish") as spark,
+        stop_at_ctrl_c() as stop,
     ):
-        from rocketpipe.spark.jobs.publish import PublishSettings, publish
-
-        settings = PublishSettings(
-            target=target,
-            files=tuple(args.files),
-            format=args.format,
-            schema=text_or_file(args.schema),
-            reading=dict(args.read_option),
-            body=args.body,
-            keys=tuple(args.key),
-            tag=args.tag,
-            properties=dict(args.property),
-            sharding_key=args.sharding_key,
-            delay_level=args.delay_level,
-            deliver_at=args.deliver_at,
-            rate=args.rate,
-            dry_run=args.dry_run,
-            job_id=args.job_id,
-            state=args.state,
-        )
-        with stop_at_ctrl_c() as stop:
-            report = publish(spark, settings, tell, stop=stop)
+        report = publish(spark, settings, tell, stop=stop)
     facts = {
         "topic": report.topic,
         "job_id": report.job_id,

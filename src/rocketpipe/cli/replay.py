@@ -10,6 +10,7 @@ from rocketpipe.cli.jobs import (
     job_options,
     job_session,
     print_sent,
+    require_spark,
     sent_json,
     source_options,
     stop_at_ctrl_c,
@@ -51,22 +52,23 @@ def run(args: argparse.Namespace) -> bool:
         if args.start is not None and args.until <= args.start:
             raise InvalidSetting("--until is not after --from")
         source["endingTimestamp"] = str(args.until)
+    require_spark(args)
+    from rocketpipe.spark.jobs.replay import ReplaySettings, replay
+
+    settings = ReplaySettings(
+        source=source,
+        target=target,
+        to=args.to,
+        replay_id=args.replay_id,
+        rate=args.rate,
+        dry_run=args.dry_run,
+    )
     with (
         progress_bar("replay", is_shown=not args.json) as tell,
         job_session(args, "replay") as spark,
+        stop_at_ctrl_c() as stop,
     ):
-        from rocketpipe.spark.jobs.replay import ReplaySettings, replay
-
-        settings = ReplaySettings(
-            source=source,
-            target=target,
-            to=args.to,
-            replay_id=args.replay_id,
-            rate=args.rate,
-            dry_run=args.dry_run,
-        )
-        with stop_at_ctrl_c() as stop:
-            report = replay(spark, settings, tell, stop=stop)
+        report = replay(spark, settings, tell, stop=stop)
     facts = {
         "replay_id": report.replay_id,
         "dry_run": report.dry_run,

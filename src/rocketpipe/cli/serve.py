@@ -7,7 +7,6 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,10 @@ from rocketpipe.errors import InvalidSetting, MQError
 
 if TYPE_CHECKING:
     from rocketpipe.testing.cluster_settings import ClusterSettings
-    from rocketpipe.testing.embedded_cluster import EmbeddedBroker, EmbeddedServer
+    from rocketpipe.testing.embedded_cluster import EmbeddedBroker
     from rocketpipe.testing.embedded_servers import ServerCore, ServerPlan
 
 NAMESRV_PORT = 9876
-LOOK_INTERVAL = 1.0  # how often servers are looked for that ended without being told to
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -153,20 +151,12 @@ def serve_processes(options: dict[str, Any], *, folder: Path | None, is_json: bo
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with EmbeddedCluster(**options, folder=folder, processes=True) as cluster:
+    cluster = EmbeddedCluster(**options, folder=folder, processes=True)
+    cluster.restarts_lost = True
+    with cluster:
         brokers = [{**_told(each), "process": each.process_id} for each in cluster.brokers]
         _tell(cluster.namesrv, brokers, is_json=is_json)
-        while not ended.wait(LOOK_INTERVAL):
-            _bring_back(cluster.servers)
-
-
-def _bring_back(servers: "Sequence[EmbeddedServer]") -> None:
-    for server in servers:
-        if not server.is_running:
-            try:
-                server.start()
-            except MQError as error:
-                print(f"rocketpipe: {server.name} does not start: {error}", file=sys.stderr)
+        ended.wait()
 
 
 def _told(broker: "ServerPlan | EmbeddedBroker") -> dict[str, object]:

@@ -72,7 +72,7 @@ class Load:
             sends.create_task(self._send_in_order(outbox))
 
     async def _send_in_order(self, outbox: deque[Event]) -> None:
-        while outbox:
+        while outbox and self._now() < self._give_up_at:
             event = outbox[0]
             totals = self._tally.topics[event.message.topic]
             totals.waiting -= 1

@@ -57,19 +57,6 @@ class View(AbstractContextManager["View"], Protocol):
         """A line that stays."""
 
 
-class Silence(View):
-    """For programs, which read the result alone."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
 class Lines(View):
     """A line every few seconds, and one for whatever happens."""
 

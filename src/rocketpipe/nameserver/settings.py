@@ -14,6 +14,21 @@ from rocketpipe.wire.naming import wire_name
 _BLACK_LIST: Final = frozenset(
     {"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"}
 )
+# The other settings of Apache's NamesrvConfig 5.5.0.
+WITHOUT_EFFECT: Final = (
+    "clientRequestThreadPoolNums",
+    "clientRequestThreadPoolQueueCapacity",
+    "clusterTest",
+    "configStorePath",
+    "defaultThreadPoolNums",
+    "defaultThreadPoolQueueCapacity",
+    "enableControllerInNamesrv",
+    "kvConfigPath",
+    "notifyMinBrokerIdChanged",
+    "productEnvName",
+    "rocketmqHome",
+    "unRegisterBrokerQueueCapacity",
+)
 _IN_MILLISECONDS: Final = frozenset({"scan_not_active_broker_interval"})  # on the wire
 
 

@@ -187,6 +187,7 @@ class ReportFacts:
     settings: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     how_to_reproduce: str = ""  # commands, a line each
+    remarks: Sequence[str] = ()  # what the pictures do not say by themselves
     notes: Sequence[str] = ()  # what was cut, or could not be read
 
 

@@ -75,6 +75,7 @@ def _head(facts: ReportFacts) -> str:
     return (
         f"<h1>{escape(facts.title)}</h1>"
         f'<p class="when">{escape(when + policies)}</p>{_verdict(facts)}{_tiles(facts)}'
+        f"{_list(facts.remarks)}"
     )
 
 
@@ -122,8 +123,7 @@ def _tiles(facts: ReportFacts) -> str:
 def _foot(facts: ReportFacts) -> str:
     parts = []
     if facts.notes:
-        items = "".join(f"<li>{escape(note)}</li>" for note in facts.notes)
-        parts.append(f'<h3>Left out</h3><ul class="notes">{items}</ul>')
+        parts.append(f"<h3>Left out</h3>{_list(facts.notes)}")
     if facts.settings:
         parts.append(f"<h3>Settings</h3>{_facts(facts.settings)}")
     if facts.versions:
@@ -133,6 +133,11 @@ def _foot(facts: ReportFacts) -> str:
     if not parts:
         return ""
     return _section("About this report", f'<div class="card">{"".join(parts)}</div>')
+
+
+def _list(lines: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f'<ul class="notes">{items}</ul>' if items else ""
 
 
 def _facts(values: Mapping[str, str]) -> str:

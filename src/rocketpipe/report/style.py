@@ -85,7 +85,7 @@ color:var(--ink);border:1px solid var(--c)}
 table{border-collapse:collapse;width:100%;font-size:15px;font-variant-numeric:tabular-nums}
 th,td{text-align:right;padding:6px 10px;border-bottom:1px solid var(--line);white-space:nowrap}
 th{color:var(--soft);font-weight:600;font-size:14px}
-th:first-child,td:first-child{text-align:left;white-space:normal}
+th:first-child,td:first-child{text-align:left;white-space:normal;min-width:6em}
 td.text,th.text{text-align:left}
 td.bad{color:var(--bad);font-weight:700}td.good{color:var(--good);font-weight:700}
 code,pre{font-family:ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace;font-size:14px}
@@ -105,7 +105,8 @@ svg.narrow{display:block;max-width:560px}
 dl{grid-template-columns:1fr}dd{margin-bottom:6px}
 .stack thead{display:none}.stack tr{display:grid;grid-template-columns:1fr 1fr;padding:8px 0;
 border-bottom:1px solid var(--line)}.stack td{display:flex;justify-content:space-between;gap:8px;
-border:0;padding:2px 6px;white-space:normal}.stack td:first-child{grid-column:1/-1;font-weight:600}
+border:0;padding:2px 6px;white-space:normal;min-width:0}
+.stack td:first-child{grid-column:1/-1;font-weight:600}
 .stack td.text{grid-column:1/-1}.stack td:not(.text){white-space:nowrap}
 .stack td::before{text-align:left}
 .stack td:not(:first-child)::before{content:attr(data-name);color:var(--soft)}}

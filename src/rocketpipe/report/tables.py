@@ -74,10 +74,13 @@ def reconciliation(rows: Sequence[Reconciled]) -> str:
             *(count(number) for number in (row.sent, row.acknowledged, row.stored)),
             Cell(count(row.lost), "bad" if row.lost else "good"),
             *(count(number) for number in (row.repeated, row.unacknowledged)),
-            *(count(read(row)) for _, read in rare),
         ]
         for row in rows
     ]
+    more = table(
+        ["and besides", *(name for name, _ in rare)],
+        [[row.topic, *(count(read(row)) for _, read in rare)] for row in rows],
+    )
     ids = "".join(
         _ids(f"{name} in {row.topic}", found, number)
         for row in rows
@@ -89,7 +92,7 @@ def reconciliation(rows: Sequence[Reconciled]) -> str:
         if found
     )
     return (
-        f'<div class="card">{table([*columns, *(name for name, _ in rare)], cells)}'
+        f'<div class="card">{table(columns, cells)}{more if rare else ""}'
         f'<p class="reading">{escape(readings.reconciliation(rows))}</p>{ids}</div>'
     )
 

@@ -10,7 +10,7 @@ from rocketpipe.broker.apache_settings import split_settings
 from rocketpipe.broker.settings import BrokerRole
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.lazy_dataclass import dataclass
-from rocketpipe.nameserver.settings import NameServerSettings
+from rocketpipe.nameserver.settings import WITHOUT_EFFECT, NameServerSettings
 from rocketpipe.remoting.address import PORT_MAX, Address
 from rocketpipe.remoting.tls_properties import PREFIX as TLS
 from rocketpipe.remoting.tls_properties import read_tls
@@ -19,6 +19,15 @@ from rocketpipe.testing.embedded_servers import NAMESRV, ServerPlan
 PORT_STEP = 10  # a broker also takes the port two below its own, and the one above
 SLAVES_MAX = 8
 NAMESRV_PREFIX = f"{NAMESRV}."
+
+# What follows from the rest, and by what.
+_NOT_SETTINGS = {
+    "brokerName": "brokers",
+    "brokerId": "slaves, or brokerRole",
+    "brokerIP1": "host",
+    "listenPort": "port",
+    "namesrvAddr": "join",
+}
 
 # A name is that of a folder, too.
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,126}")
@@ -62,14 +71,21 @@ class ClusterSettings:
 
     def check(self) -> None:
         """InvalidSetting if any can't be used."""
+        for name, instead in _NOT_SETTINGS.items():
+            if name in self.settings:
+                raise InvalidSetting(f"{name} is not for settings: give {instead}")
         NameServerSettings.from_properties(self._of_nameserver())
         for plan in self.broker_plans(Path(), "127.0.0.1:9876"):
             plan.broker_settings()
         read_tls(self._tls())
 
     def without_effect(self) -> list[str]:
-        """The settings that Apache's brokers know, and that mean nothing here."""
-        return split_settings(self._of_brokers())[1]
+        """The settings that Apache's servers know, and that mean nothing here."""
+        of_nameserver = [f"{NAMESRV_PREFIX}{name}" for name in WITHOUT_EFFECT]
+        return [
+            *split_settings(self._of_brokers())[1],
+            *(name for name in of_nameserver if name in self.settings),
+        ]
 
     def broker_names(self) -> list[str]:
         """Of the masters."""
@@ -97,7 +113,7 @@ class ClusterSettings:
     def broker_plans(self, folder: Path, namesrv: str) -> list[ServerPlan]:
         """Those of the brokers under these NameServers, all masters first."""
         common, _ = split_settings(self._of_brokers())
-        common |= {"brokerClusterName": self.cluster_name, "namesrvAddr": namesrv}
+        common = {"brokerClusterName": self.cluster_name, **common, "namesrvAddr": namesrv}
         tls = self._tls()
         return [
             ServerPlan(
@@ -131,8 +147,9 @@ class ClusterSettings:
 
     def _of_nameserver(self) -> dict[str, str]:
         return {
-            name.removeprefix(NAMESRV_PREFIX): text
+            own: text
             for name, text in self._with_prefix(NAMESRV_PREFIX).items()
+            if (own := name.removeprefix(NAMESRV_PREFIX)) not in WITHOUT_EFFECT
         }
 
     def _tls(self) -> dict[str, str]:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, Self
 
-from rocketpipe.broker.faults import FaultControl
+from rocketpipe.broker.faults import DOWN, FaultControl
 from rocketpipe.errors import ClientError, IllegalState
 from rocketpipe.testing.cluster_settings import ClusterSettings
 from rocketpipe.testing.embedded_servers import ServerPlan
@@ -137,6 +137,14 @@ class EmbeddedBroker(EmbeddedServer):
     def faults(self) -> FaultControl:
         return self._runner.faults
 
+    def start(self) -> None:
+        """Come up, as it was before. If a fault keeps it down, that is over then."""
+        if not self.is_running:
+            for fault in self.faults.active():
+                if fault.kind in DOWN:
+                    self.faults.clear(fault)
+        super().start()
+
     def cut_connections(self) -> None:
         """Cut all that are open; whoever lost his may come back at once."""
         self._runner.cut_connections()
@@ -152,10 +160,15 @@ class EmbeddedNameServer(EmbeddedServer):
     def __init__(self, runner: ServerRunner, brokers: Sequence[EmbeddedBroker]) -> None:
         super().__init__(runner)
         self._brokers = brokers
+        if isinstance(runner, ProcessRunner):
+            runner.on_back = self._register_brokers
 
     def start(self) -> None:
         """Come up on the same port; it knows every broker that runs then."""
         super().start()
+        self._register_brokers()
+
+    def _register_brokers(self) -> None:
         for broker in self._brokers:
             if not broker.is_frozen:
                 broker.register()
@@ -176,6 +189,7 @@ class EmbeddedCluster:
     """
 
     version = "5.5.0"  # the release that it behaves like
+    restarts_lost = False  # whether to start a process again that ended by itself
 
     def __init__(
         self,
@@ -202,8 +216,7 @@ class EmbeddedCluster:
             settings={"faultsEnable": True, **(settings or {})},
         )
         self._settings.check()
-        self._runner: type[ProcessRunner | ThreadRunner]
-        self._runner = ProcessRunner if processes else ThreadRunner
+        self._processes = processes
         self._folder = folder
         self._process_id = os.getpid()
         self._own_folder: Path | None = None
@@ -255,9 +268,8 @@ class EmbeddedCluster:
                 self._nameserver = EmbeddedNameServer(self._runner(plan), self._brokers)
                 self._nameserver.start()
             for plan in self._settings.broker_plans(folder, self.namesrv):
-                if self._runner is ProcessRunner:
-                    file = self._own_folder / f"{plan.name}-{plan.id}.faults"
-                    plan = replace(plan, faults_file=str(file))
+                file = self._own_folder / f"{plan.name}-{plan.id}.faults"
+                plan = replace(plan, faults_file=str(file) if self._processes else None)
                 self._brokers.append(EmbeddedBroker(self._runner(plan)))
             self._start_brokers()
         except BaseException:
@@ -284,6 +296,11 @@ class EmbeddedCluster:
         self._start_brokers()
         if self._nameserver is not None:
             self._nameserver.start()
+
+    def _runner(self, plan: ServerPlan) -> ServerRunner:
+        if self._processes:
+            return ProcessRunner(plan, restarts=self.restarts_lost)
+        return ThreadRunner(plan)
 
     def _start_brokers(self) -> None:
         # Masters before slaves, which ask the NameServer for their master.

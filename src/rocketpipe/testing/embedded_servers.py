@@ -4,15 +4,20 @@ A server that was stopped or killed can be started again: on the same port, with
 that it takes to start one is in its ServerPlan, which is plain enough to travel to another process.
 """
 
+import asyncio
+import logging
+import math
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from rocketpipe.broker.broker import Broker
-from rocketpipe.broker.faults import Faults
+from rocketpipe.broker.faults import DOWN, Fault, FaultKind, Faults
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.clock import SystemClock
+from rocketpipe.errors import MQError
 from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.nameserver.server import NameServer
 from rocketpipe.nameserver.settings import NameServerSettings
@@ -23,6 +28,10 @@ from rocketpipe.testing.kept_faults import KeptFaults
 
 NAMESRV = "namesrv"
 TOLD_TIMEOUT = 10.0
+ANSWERED_BY_THEN = 0.05  # whoever asked us to go down is to have our answer before
+COME_BACK_INTERVAL = 1.0  # after a failure: somebody may have taken the port
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,18 +123,26 @@ class BrokerCore(ServerCore):
         now = SystemClock().monotonic
         file = plan.faults_file
         self.faults = Faults(now) if file is None else KeptFaults(now, Path(file))
+        self._changing = asyncio.Lock()
+        self._obeying: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Returns when the NameServer knows it, or does not answer."""
-        if self._server is not None:
-            return
-        plan = self.plan
-        broker = Broker(
-            plan.broker_settings(), Path(plan.folder), faults=self.faults, tls=read_tls(plan.tls)
-        )
-        await broker.start()
-        self.plan = replace(plan, port=broker.address.port, ha_port=broker.ha_address.port)
-        self._server = broker
+        if self._obeying is None:
+            self._changing = asyncio.Lock()  # of this loop: the next start may be on another
+            self._obeying = asyncio.create_task(self._obey_faults())
+        async with self._changing:
+            await self._come_up()
+
+    async def stop(self) -> None:
+        async with self._changing:
+            self._obey_no_more()
+            await super().stop()
+
+    async def kill(self) -> None:
+        async with self._changing:
+            self._obey_no_more()
+            await super().kill()
 
     async def register(self) -> None:
         """Make ourselves known to a NameServer that was just started."""
@@ -137,6 +154,62 @@ class BrokerCore(ServerCore):
         """Cut all that are open, at once."""
         if self._server is not None:
             self._server.cut_connections()
+
+    async def _come_up(self) -> None:
+        if self._server is not None:
+            return
+        plan = self.plan
+        broker = Broker(
+            plan.broker_settings(), Path(plan.folder), faults=self.faults, tls=read_tls(plan.tls)
+        )
+        await broker.start()
+        self.plan = replace(plan, port=broker.address.port, ha_port=broker.ha_address.port)
+        self._server = broker
+
+    async def _obey_faults(self) -> None:
+        """Go down when a fault says so, and come back when it is over."""
+        loop, changed = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_changed() -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        self.faults.on_changed.add(on_changed)
+        try:
+            while True:
+                if (fault := self.faults.take(DOWN)) is not None:
+                    await asyncio.sleep(ANSWERED_BY_THEN)
+                    async with self._changing:
+                        await self._go_down(fault.kind)
+                    await self._wait_over(fault, changed)
+                    await self._come_back()
+                else:
+                    await changed.wait()
+                    changed.clear()
+        finally:
+            self.faults.on_changed.discard(on_changed)
+
+    async def _go_down(self, kind: FaultKind) -> None:
+        await (super().stop() if kind is FaultKind.STOP else super().kill())
+
+    async def _wait_over(self, fault: Fault, changed: asyncio.Event) -> None:
+        while (left := self.faults.seconds_left(fault)) > 0:
+            changed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(changed.wait(), None if left == math.inf else left)
+
+    async def _come_back(self) -> None:
+        while True:
+            try:
+                async with self._changing:
+                    return await self._come_up()
+            except (MQError, OSError) as error:
+                log.error("%s does not come back: %s", self.plan.name, error)
+            await asyncio.sleep(COME_BACK_INTERVAL)
+
+    def _obey_no_more(self) -> None:
+        if self._obeying is not None:
+            self._obeying.cancel()
+            self._obeying = None
 
 
 def core_of(plan: ServerPlan) -> NameServerCore | BrokerCore:

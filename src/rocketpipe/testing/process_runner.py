@@ -6,6 +6,7 @@ writes to stderr is logged here, and told when it does not start.
 
 import json
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -19,7 +20,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import rocketpipe
-from rocketpipe.broker.faults import Fault, FaultControl, FaultOrders, control, decode_faults
+from rocketpipe.broker.faults import (
+    DOWN,
+    Fault,
+    FaultControl,
+    FaultOrders,
+    control,
+    decode_faults,
+)
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import ClientError, InvalidSetting
 from rocketpipe.testing.embedded_servers import ServerPlan
@@ -30,6 +38,7 @@ log = logging.getLogger(__name__)
 ANSWER_TIMEOUT = 30.0  # what is asked of a server that runs takes milliseconds
 START_TIMEOUT = 120.0  # a large store after a crash, on a busy machine
 STOP_TIMEOUT = 60.0
+COME_BACK_INTERVAL = 1.0  # after a failure
 STDERR_LINES_KEPT = 50
 
 # Not `-m`: the package may be where only our own sys.path leads to, and goes last there, as a
@@ -43,13 +52,21 @@ main()
 
 
 class ProcessRunner:
-    """Runs a server by its plan; see ServerRunner."""
+    """Runs a server by its plan; see ServerRunner.
 
-    def __init__(self, plan: ServerPlan) -> None:
+    One that a fault ended is brought back when that is over; with `restarts`, so is one that ended
+    for whatever reason, if nobody here asked it to.
+    """
+
+    def __init__(self, plan: ServerPlan, *, restarts: bool = False) -> None:
         self.plan = plan
         self.is_frozen = False
         self.faults: FaultControl = _ProcessFaults(self)
+        self.on_back: Callable[[], None] = lambda: None  # when it came back by itself
+        self._restarts = restarts
         self._child: _Child | None = None
+        # Held by whoever brings it up or down; told of that, and of faults while it is down.
+        self.changed = threading.Condition(threading.RLock())
 
     @property
     def is_running(self) -> bool:
@@ -61,11 +78,12 @@ class ProcessRunner:
 
     def start_nowait(self) -> "Future[None]":
         started: Future[None] = Future()
-        if self.is_running:
-            started.set_result(None)
-            return started
-        self._forget_child()
-        self._child = child = _Child(self.plan)
+        with self.changed:
+            if self.is_running:
+                started.set_result(None)
+                return started
+            self._forget_child()
+            self._child = child = _Child(self.plan, self._lost)
         plan = child.order(asdict(self.plan))
 
         def on_ready(_: object) -> None:
@@ -79,24 +97,27 @@ class ProcessRunner:
         return started
 
     def stop(self) -> None:
-        self.thaw()
-        if self._child is not None and self.is_running:
-            self._child.told_to_end = True
-            try:
-                self._child.order("stop").result(STOP_TIMEOUT)
-                self._child.process.wait(STOP_TIMEOUT)
-            except (TimeoutError, subprocess.TimeoutExpired):
-                log.warning("%s does not stop, and is killed", self.plan.name)
-            except ClientError as error:
-                log.warning("%s", error)
-        self.kill()
+        with self.changed:
+            self.thaw()
+            if self._child is not None and self.is_running:
+                self._child.told_to_end = True
+                try:
+                    self._child.order("stop").result(STOP_TIMEOUT)
+                    self._child.process.wait(STOP_TIMEOUT)
+                except (TimeoutError, subprocess.TimeoutExpired):
+                    log.warning("%s does not stop, and is killed", self.plan.name)
+                except ClientError as error:
+                    log.warning("%s", error)
+            self.kill()
 
     def kill(self) -> None:
-        if self._child is not None:
-            self._child.told_to_end = True
-            self._child.process.kill()
-        self.is_frozen = False
-        self._forget_child()
+        with self.changed:
+            if self._child is not None:
+                self._child.told_to_end = True
+                self._child.process.kill()
+            self.is_frozen = False
+            self._forget_child()
+            self.changed.notify_all()
 
     def freeze(self) -> None:
         if self._child is not None and self.is_running and not self.is_frozen:
@@ -133,6 +154,43 @@ class ProcessRunner:
         self._child = None
         self.is_frozen = False
 
+    def kept_faults(self) -> KeptFaults:
+        """The faults as they are in the file: while it is down, nobody else changes them."""
+        assert self.plan.faults_file is not None, "a NameServer has no faults"
+        return KeptFaults(SystemClock().monotonic, Path(self.plan.faults_file))
+
+    def _lost(self, child: "_Child") -> None:
+        """It ended, and nobody here asked it to."""
+        name = f"rocketpipe-{self.plan.name}-comes-back"
+        threading.Thread(target=self._bring_back, args=(child,), name=name, daemon=True).start()
+
+    def _bring_back(self, child: "_Child") -> None:
+        with self.changed:
+            is_wanted = self._restarts
+            while self._child is child and (left := self._seconds_down()) > 0:
+                is_wanted = True
+                self.changed.wait(None if left == math.inf else left)
+            while is_wanted and self._child is child:
+                try:
+                    self.start_nowait().result(START_TIMEOUT)
+                    break
+                except (ClientError, TimeoutError) as error:
+                    log.error("%s does not come back: %s", self.plan.name, error)
+                child = self._child  # which did not start
+                child.told_to_end = True
+                child.process.kill()
+                self.changed.wait(COME_BACK_INTERVAL)
+        if self.is_running:
+            self.on_back()
+
+    def _seconds_down(self) -> float:
+        """For how long a fault still keeps it down."""
+        if self.plan.faults_file is None:
+            return 0.0
+        faults = self.kept_faults()
+        lasting = [each for each in faults.active() if each.kind in DOWN]
+        return max(map(faults.seconds_left, lasting), default=0.0)
+
     def _forget_child(self) -> None:
         child, self._child = self._child, None
         if child is not None:
@@ -142,9 +200,11 @@ class ProcessRunner:
 class _Child:
     """A process that was started, and what is awaited from it."""
 
-    def __init__(self, plan: ServerPlan) -> None:
+    def __init__(self, plan: ServerPlan, on_lost: "Callable[[_Child], None]") -> None:
         self.name = f"{plan.name} {plan.id}" if plan.id else plan.name
         self.told_to_end = False
+        self._is_up = False
+        self._on_lost = on_lost
         level = logging.getLevelName(logging.getLogger(rocketpipe.__name__).getEffectiveLevel())
         source = str(Path(rocketpipe.__file__).parents[1])
         self.process = subprocess.Popen(
@@ -216,6 +276,7 @@ class _Child:
             future = self._awaited.popleft()
         match json.loads(line):
             case {"done": done}:
+                self._is_up = True
                 future.set_result(done)
             case {"failed": "InvalidSetting", "text": text}:
                 future.set_exception(InvalidSetting(text))
@@ -238,11 +299,12 @@ class _Child:
         with self._lock:
             self.has_ended = True
             awaited = list(self._awaited)
-        if not self.told_to_end and not awaited:
-            log.warning("%s", text)
         said = "\n".join(self._said)
         for future in awaited:
             future.set_exception(ClientError(f"{text}: {said}" if said else text))
+        if self._is_up and not self.told_to_end:
+            log.warning("%s", text)
+            self._on_lost(self)
 
 
 class _ProcessFaults(FaultOrders):
@@ -253,11 +315,15 @@ class _ProcessFaults(FaultOrders):
 
     def _order(self, order: dict[str, Any]) -> list[Fault]:
         if self._runner.is_running:
-            return decode_faults(json.dumps(self._runner.ask({"faults": order})).encode())
-        file = self._runner.plan.faults_file
-        assert file is not None, "a NameServer has no faults"
-        faults = KeptFaults(SystemClock().monotonic, Path(file))
-        return control(faults, json.dumps(order).encode())
+            try:
+                return decode_faults(json.dumps(self._runner.ask({"faults": order})).encode())
+            except ClientError:
+                if self._runner.is_running:
+                    raise  # else a fault has just ended it
+        with self._runner.changed:
+            active = control(self._runner.kept_faults(), json.dumps(order).encode())
+            self._runner.changed.notify_all()
+            return active
 
 
 def _write_all(pipe: IO[bytes], data: bytes) -> None:

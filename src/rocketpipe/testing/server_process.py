@@ -13,9 +13,9 @@ import sys
 from dataclasses import asdict
 from typing import Any
 
-from rocketpipe.broker.faults import control, encode_faults
+from rocketpipe.broker.faults import FaultKind, control, encode_faults
 from rocketpipe.errors import InvalidSetting, MQError
-from rocketpipe.testing.embedded_servers import BrokerCore, NameServerCore, ServerPlan, core_of
+from rocketpipe.testing.embedded_servers import NAMESRV, BrokerCore, NameServerCore, ServerPlan
 
 LINE_BYTES_MAX = 16 * 1024 * 1024
 
@@ -25,7 +25,8 @@ async def serve_orders() -> None:
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(orders), sys.stdin
     )
-    core = core_of(ServerPlan(**json.loads(await orders.readline())))
+    plan = ServerPlan(**json.loads(await orders.readline()))
+    core = NameServerCore(plan) if plan.name == NAMESRV else _BrokerOfProcess(plan)
     starting = asyncio.create_task(_do("start", core))
     while True:
         line = await orders.readline()
@@ -36,6 +37,16 @@ async def serve_orders() -> None:
         await _do(order, core)
         if order == "stop":
             return
+
+
+class _BrokerOfProcess(BrokerCore):
+    """A broker that takes its process along when a fault ends it; the parent makes another."""
+
+    async def _go_down(self, kind: FaultKind) -> None:
+        if kind is FaultKind.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await super()._go_down(kind)
+        os._exit(0)
 
 
 async def _do(order: Any, core: NameServerCore | BrokerCore) -> None:

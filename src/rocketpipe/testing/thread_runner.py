@@ -27,7 +27,7 @@ class ThreadRunner:
 
     @property
     def is_running(self) -> bool:
-        return self._thread is not None
+        return self._thread is not None and self._core.is_running
 
     @property
     def is_frozen(self) -> bool:

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from rocketpipe.broker import fault_layer
+from rocketpipe.broker.broker import Broker
 from rocketpipe.broker.faults import (
     AFTER,
     BEFORE,
@@ -22,6 +24,7 @@ from rocketpipe.broker.faults import (
 )
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import BrokerError, ConnectionLost, InvalidSetting, RequestTimeout
+from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.requests.reading import GetMaxOffset
 from tests.unit.broker.bench import Bench, messages, send, send_header, simulated
@@ -113,7 +116,7 @@ def test_the_first_fault_that_fits_is_met() -> None:
 def test_who_has_to_act_is_told_of_changes() -> None:
     told: list[int] = []
     faults = Faults(Time())
-    faults.on_changed = lambda: told.append(len(faults.active()))
+    faults.on_changed.add(lambda: told.append(len(faults.active())))
     faults.freeze()
     faults.clear()
     assert told == [1, 0]
@@ -138,6 +141,8 @@ def test_there_is_an_end_to_faults() -> None:
         ({"delay": "1"}, "a delay of"),
         ({"kind": FaultKind.FILL_DISK, "topic": "orders"}, "whatever is asked"),
         ({"kind": FaultKind.DETACH_SLAVES, "times": 1}, "whatever is asked"),
+        ({"kind": FaultKind.STOP, "code": 10}, "whatever is asked"),
+        ({"kind": FaultKind.KILL, "times": 1}, "whatever is asked"),
     ],
 )
 def test_what_makes_no_sense_is_refused(fields: Any, complaint: str) -> None:
@@ -242,6 +247,62 @@ async def test_who_asks_is_cut_off(bench: Bench) -> None:
             broker.cut_connections()
             await asyncio.sleep(0.1)
             assert client.lost is not None
+
+
+CAUSES: dict[str, Callable[..., Fault]] = {
+    "delay": lambda faults, **when: faults.delay(5.0, **when),
+    "refuse": lambda faults, **when: faults.refuse(ResponseCode.NO_PERMISSION, **when),
+    "busy": lambda faults, **when: faults.busy(**when),
+    "drop_answers": lambda faults, **when: faults.drop_answers(**when),
+    "cut": lambda faults, **when: faults.cut(**when),
+    "freeze": lambda faults, **when: faults.freeze(**when),
+}
+LIMITS: list[dict[str, Any]] = [{"code": SEND}, {"topic": "orders"}, {"times": 1}, {"seconds": 3.0}]
+
+
+@pytest.mark.parametrize("limit", LIMITS, ids=lambda limit: next(iter(limit)))
+@pytest.mark.parametrize("cause", CAUSES)
+def test_each_fault_is_for_those_it_is_limited_to(cause: str, limit: dict[str, Any]) -> None:
+    async def is_well(bench: Bench, broker: Broker, ask: Callable[..., Awaitable[object]]) -> bool:
+        async with bench.client(broker.address) as client:
+            try:
+                async with asyncio.timeout(1.0):
+                    await ask(client)
+            except (BrokerError, ConnectionLost, TimeoutError):
+                return False
+            return True
+
+    @simulated
+    async def play(bench: Bench) -> None:
+        async def send_to_another(client: Connection) -> None:
+            await send(client, "bills")
+
+        async def ask_for_offset(client: Connection) -> None:
+            await client.request(GetMaxOffset(topic="orders", queue_id=0), timeout=3)
+
+        async with bench.broker() as broker:
+            assert await is_well(bench, broker, send)
+            CAUSES[cause](broker.faults, **limit)
+            other = {"code": ask_for_offset, "topic": send_to_another}.get(next(iter(limit)))
+            if other is not None:
+                assert await is_well(bench, broker, other)
+            assert not await is_well(bench, broker, send)
+            if other is None:
+                await asyncio.sleep(limit.get("seconds", 0.0))
+                assert await is_well(bench, broker, send)
+
+    play()
+
+
+@simulated
+async def test_a_disk_is_full_for_so_long(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await send(client)
+        broker.faults.fill_disk(seconds=3.0)
+        with pytest.raises(BrokerError):
+            await send(client)
+        await asyncio.sleep(3.0)
+        await send(client)
 
 
 @simulated

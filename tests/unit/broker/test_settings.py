@@ -93,6 +93,11 @@ PROPERTIES = [
         "allow_recall_when_broker_not_writeable",
         False,
     ),
+    ("slaveSyncInterval", "500", "slave_sync_interval", 0.5),
+    ("sendQueueBytesMax", "9", "send_queue_bytes_max", 9),
+    ("topicsMax", "9", "topics_max", 9),
+    ("groupsMax", "9", "groups_max", 9),
+    ("clientsMax", "9", "clients_max", 9),
 ]
 STORE_PROPERTIES = [
     ("flushDiskType", "SYNC_FLUSH", "flush_disk_type", "sync"),
@@ -111,6 +116,9 @@ STORE_PROPERTIES = [
     ("cleanResourceInterval", "1000", "clean_interval", 1.0),
     ("diskSpaceCleanForciblyRatio", "50", "disk_space_clean_forcibly_ratio", 0.5),
     ("diskSpaceWarningLevelRatio", "60", "disk_space_warning_ratio", 0.6),
+    ("diskFreeBytesEnough", "9", "disk_free_bytes_enough", 9),
+    ("checkpointBytes", "9", "checkpoint_bytes", 9),
+    ("checkpointInterval", "9000", "checkpoint_interval", 9.0),
 ]
 
 

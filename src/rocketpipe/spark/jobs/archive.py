@@ -24,7 +24,7 @@ from rocketpipe.spark.jobs.bodies import (
     inferred_schema,
     spark_schema,
 )
-from rocketpipe.spark.jobs.failures import job_error
+from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress, lag_of
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.spark.stream_reader import HAS_LIMITS
@@ -42,6 +42,7 @@ class ArchiveSettings:
 
     source: Mapping[str, str] = field(repr=False)
     table: str
+    format: str = PARQUET
     body: str = BINARY
     schema: str | None = None  # json: inferred if it is not given; avro: an Avro schema
     keep_body: bool = False  # beside what was made of it
@@ -54,6 +55,13 @@ class ArchiveSettings:
     def __post_init__(self) -> None:
         if self.body not in KINDS:
             raise InvalidSetting(f"body is {self.body!r}: it must be one of {', '.join(KINDS)}")
+        if self.format == "delta":
+            raise InvalidSetting(
+                "format delta: no release of delta-spark works with PySpark 4.3 yet (4.4.1 goes up "
+                f"to 4.2): use {PARQUET}"
+            )
+        if self.format != PARQUET:
+            raise InvalidSetting(f"format is {self.format!r}: it must be {PARQUET}")
         if not self.table:
             raise InvalidSetting("table is empty: name a folder")
         if self.schema is not None and self.body not in (JSON, AVRO):
@@ -96,12 +104,14 @@ class ArchiveReport:
         return f"{self.table.rstrip('/')}/{QUARANTINE}"
 
 
+@one_line_errors()
 def start_archive(spark: SparkSession, settings: ArchiveSettings) -> StreamingQuery:
     """The query, running. When it has ended, `settle` publishes what still waits."""
     table = _table(spark, settings)
     return _start(spark, settings, table, _open(spark, settings, table))
 
 
+@one_line_errors()
 def settle(spark: SparkSession, settings: ArchiveSettings) -> State:
     """Publish all that an archive has read, when its query has ended."""
     table = _table(spark, settings)
@@ -111,6 +121,7 @@ def settle(spark: SparkSession, settings: ArchiveSettings) -> State:
     return table.state
 
 
+@one_line_errors()
 def archive(
     spark: SparkSession,
     settings: ArchiveSettings,
@@ -137,8 +148,10 @@ def archive(
             query.stop()
         lag = _tell(query, table, before, clock.monotonic() - started, on_progress)
         table.roll(everything=True)
-    except Exception as error:
-        raise job_error(error) from error
+    except Exception:
+        if before.number == 0:
+            table.discard()
+        raise
     after = table.state
     assert after is not None
     return ArchiveReport(

@@ -23,7 +23,7 @@ name. Two kinds of change:
 - a roll: joined files are written to `open`, then a state lists them to be moved, in place of what
   they were made of. Moves that a kill left undone are done at the next start.
 
-Limits: it needs renames that are atomic (a local disk, NFS, HDFS; on object stores use Delta). It
+Limits: it needs renames that are atomic (a local disk, NFS, HDFS), not an object store. It
 survives kills of its processes; of a loss of power what the file system survives. On a local disk a
 lock keeps a second archive out; elsewhere the second fails at its first change.
 """
@@ -167,6 +167,12 @@ class ArchiveTable:
         self._finish_moves()
         self._delete_drafts()
         return self.state
+
+    def discard(self) -> None:
+        """Leave nothing behind of a table that holds nothing: its first run failed."""
+        if self.state is not None and self.state.batch < 0:
+            self.folder.delete(HOME)
+            self.state = None
 
     def read_state(self) -> State | None:
         numbers = [

@@ -5,6 +5,8 @@ which Python ends a traceback; of all others the innermost cause is told.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rocketpipe.errors import JobError, MQError
 
@@ -17,11 +19,15 @@ _NOISE = re.compile(r"\s*SQLSTATE: \w{5}|^Query \[id = .*?\] terminated with exc
 _CONDITION = re.compile(r"^\[([A-Z_.]+)\] ", re.MULTILINE)
 
 
-def job_error(error: BaseException) -> MQError:
-    """The error to raise for one of Spark's; ours stay as they are."""
-    if isinstance(error, MQError):
-        return error
-    return JobError(one_line(error))
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """What is raised inside comes out as an error of ours; ours stay as they are."""
+    try:
+        yield
+    except MQError:
+        raise
+    except Exception as error:
+        raise JobError(one_line(error)) from error
 
 
 def one_line(error: BaseException) -> str:

@@ -11,12 +11,14 @@ left out as well.
 """
 
 import hashlib
+import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +29,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.bodies import spark_schema
-from rocketpipe.spark.jobs.failures import job_error
+from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress
 from rocketpipe.spark.jobs.publish_state import PublishState, state_file
 from rocketpipe.spark.jobs.sending import (
@@ -120,6 +122,7 @@ class PublishReport:
     stopped: bool  # before the end: the same job id goes on
 
 
+@one_line_errors()
 def publish(
     spark: SparkSession,
     settings: PublishSettings,
@@ -133,11 +136,8 @@ def publish(
     job_id = settings.job_id or uuid.uuid4().hex[:12]
     options = WriteOptions.parse(settings.target, is_stream=False)
     queues = queues_of(options, [settings.topic])
-    try:
-        frame = _read(spark, settings)
-        sizes = _sizes(spark, frame)
-    except Exception as error:
-        raise job_error(error) from error
+    frame = _read(spark, settings)
+    sizes = _sizes(spark, frame)
     columns = _messages(frame, settings)
     folder = Path(settings.state) if settings.state else None
     state = PublishState.open(
@@ -147,11 +147,8 @@ def publish(
     stored: Mapping[str, frozenset[int]] = {}
     if state.has_begun and not state.is_done:
         since = state.started_ms - CLOCKS_APART_MS
-        try:
-            source = connection_options(settings.target)
-            stored = stored_rows(spark, source, settings.topic, since, begins, state.done)
-        except Exception as error:
-            raise job_error(error) from error
+        source = connection_options(settings.target)
+        stored = stored_rows(spark, source, settings.topic, since, begins, state.done)
     tasks = max(1, min(columns.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism))
     sending = Sending(
         options=options,
@@ -191,7 +188,8 @@ class Numbering:
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         units, rows, names = [], [], []
-        paths, starts = batch.column(_PATH).to_pylist(), batch.column(_START).to_pylist()
+        paths = [file_name(each) for each in batch.column(_PATH).to_pylist()]
+        starts = batch.column(_START).to_pylist()
         for path, start in zip(paths, starts, strict=True):
             row = self._counts.get((path, start), 0)
             self._counts[path, start] = row + 1
@@ -206,6 +204,11 @@ class Numbering:
             .append_column(ROW, pa.array(np.array(rows, np.int64)))
             .append_column(NAME, pa.array(names, pa.string()))
         )
+
+
+def file_name(uri: str) -> str:
+    """A file by one name, as Spark has several: with `file:/` or `file:///`, encoded or not."""
+    return re.sub("^file:/+", "/", unquote(uri))
 
 
 def _read(spark: SparkSession, settings: PublishSettings) -> DataFrame:
@@ -265,9 +268,12 @@ def _sizes(spark: SparkSession, frame: DataFrame) -> dict[str, int]:
     jvm = spark._jvm
     assert jvm is not None
     sizes = {}
-    for name in frame.inputFiles():
-        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(name))
+    for uri in frame.inputFiles():
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(uri))
         system = path.getFileSystem(spark._jsc.hadoopConfiguration())
+        name = file_name(uri)
+        if name in sizes:
+            raise JobError(f"{name} is there twice, or has a name that Spark confuses with another")
         sizes[name] = int(system.getFileStatus(path).getLen())
     if len(sizes) >= 1 << 4 * _FILE_DIGITS:
         raise JobError(f"{len(sizes)} files are too many for one job")

@@ -25,7 +25,7 @@ from rocketpipe.client.admin.groups import DLQ_PREFIX
 from rocketpipe.client.checks import RETRY_PREFIX
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting, JobError
-from rocketpipe.spark.jobs.failures import job_error
+from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress
 from rocketpipe.spark.jobs.sending import (
     NAME,
@@ -105,6 +105,7 @@ class ReplayReport:
     stopped: bool
 
 
+@one_line_errors()
 def replay(
     spark: SparkSession,
     settings: ReplaySettings,
@@ -116,25 +117,22 @@ def replay(
     clock = SystemClock()
     started = clock.monotonic()
     options = WriteOptions.parse(settings.target, is_stream=False)
-    try:
-        selected = _selected(spark, settings)
-        targets, since_ms = _targets(selected)
-        if None in targets:
-            raise JobError(
-                f"{targets[None]} messages do not say where they belong (no property "
-                f"{names.RETRY_TOPIC}): name a topic"
-            )
-        chosen = {str(topic): count for topic, count in targets.items()}
-        queues = queues_of(options, chosen)
-        total, already, rest = sum(chosen.values()), 0, selected
-        if total:
-            done = _replayed(spark, settings, list(chosen), since_ms).cache()
-            # Broadcast, so that what is left stays in the order of its queues.
-            rest = selected.join(fn.broadcast(done), _ORIGIN, "left_anti")
-            if not done.isEmpty():
-                already = selected.join(fn.broadcast(done), _ORIGIN, "left_semi").count()
-    except Exception as error:
-        raise job_error(error) from error
+    selected = _selected(spark, settings)
+    targets, since_ms = _targets(selected)
+    if None in targets:
+        raise JobError(
+            f"{targets[None]} messages do not say where they belong (no property "
+            f"{names.RETRY_TOPIC}): name a topic"
+        )
+    chosen = {str(topic): count for topic, count in targets.items()}
+    queues = queues_of(options, chosen)
+    total, already, rest = sum(chosen.values()), 0, selected
+    if total:
+        done = _replayed(spark, settings, list(chosen), since_ms).cache()
+        # Broadcast, so that what is left stays in the order of its queues.
+        rest = selected.join(fn.broadcast(done), _ORIGIN, "left_anti")
+        if not done.isEmpty():
+            already = selected.join(fn.broadcast(done), _ORIGIN, "left_semi").count()
 
     def on_sent(sent: Sent) -> None:
         if on_progress is not None:

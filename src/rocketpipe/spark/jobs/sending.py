@@ -30,7 +30,6 @@ from rocketpipe.client.namespace import with_namespace
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import BulkFailed, InvalidMessage, MQError
 from rocketpipe.message import MessageQueue, SendResult
-from rocketpipe.spark.jobs.failures import job_error
 from rocketpipe.spark.row_checks import InvalidRow, refuse
 from rocketpipe.spark.row_encoder import RowEncoder
 from rocketpipe.spark.row_ids import TASK_DIGITS, ids_of_rows
@@ -134,7 +133,7 @@ def send_rows(
             Event().wait(KILL_SECONDS)
     on_sent(tally.value)
     if failures and not is_stopped:
-        raise job_error(failures[0]) from failures[0]
+        raise failures[0]
     return tally.value, bool(failures)
 
 
