@@ -86,7 +86,7 @@ def _members(kind: type) -> Iterator[str]:
             yield f"- `{name}`: {remark}"
     for base in kind.__mro__[1:]:
         if _is_told(base):
-            yield f"- and what [`{base.__name__}`](#{base.__name__.lower()}) has"
+            yield f"- and what `{base.__name__}` has"
     for name in dir(kind):
         home = next(each for each in kind.__mro__ if name in vars(each))
         if name.startswith("_") or name in fields or (home is not kind and not _is_ours(home)):

@@ -42,8 +42,12 @@ def test_every_example_says_what_it_is(document: Path) -> None:
         )
         if example.note is not None:
             assert re.fullmatch(
-                r"not run: .{10,}|in the background|file: [\w.-]+|exit code [1-9]\d*", example.note
+                r"not run: .{10,}|run by tests/\S+|in the background|file: \S+|exit code [1-9]\d*",
+                example.note,
             ), f"{example.place}: tests/docs/documents.py does not know {example.note!r}"
+            if example.note.startswith("run by "):
+                test = ROOT / example.note.removeprefix("run by ")
+                assert document.name in test.read_text(), f"{example.place}: {test} does not run it"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.stem)
