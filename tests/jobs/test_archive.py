@@ -20,6 +20,7 @@ from rocketpipe.spark.jobs.archive import (
 from rocketpipe.testing import EmbeddedCluster
 from tests.interop.clusters import Cluster
 from tests.spark.topics import TIMEOUT, make_topic, numbered, send
+from tests.unit.spark.jobs.test_avro_bodies import record, written
 
 BAD = {
     b"xx": "not JSON",
@@ -173,6 +174,23 @@ def test_a_query_that_runs_beside_other_work(
     assert query.awaitTermination(TIMEOUT)
     assert settle(spark, settings).archived == 200
     assert spark.read.parquet(str(tmp_path / "t")).count() == 200
+
+
+def test_bodies_of_avro_become_columns(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    topic = make_topic(embedded_cluster, "avro")
+    schema = record("long", ["null", "string"], {"type": "map", "values": "int"})
+    values = [{"f0": n, "f1": None if n % 2 else "x", "f2": {"a": n}} for n in range(20)]
+    send(embedded_cluster, [Message(topic, written(schema, each)) for each in values])
+    send(embedded_cluster, [Message(topic, b"\xff")])
+    report = run(spark, embedded_cluster, tmp_path / "t", topic, body="avro", schema=schema)
+    assert (report.archived, report.quarantined) == (20, 1)
+    rows = spark.read.parquet(str(tmp_path / "t")).collect()
+    found = sorted((row.value.asDict() for row in rows), key=lambda each: each["f0"])
+    assert found == values
+    (bad,) = spark.read.parquet(report.quarantine).collect()
+    assert "not Avro of this schema" in bad.reason
 
 
 def test_a_pattern_and_a_dead_letter_topic_whose_name_is_no_folder_name(

@@ -189,7 +189,7 @@ def print_sent(sent: "Sent", *, is_dry: bool) -> None:
             print_text(f"... and {sent.bad - len(sent.bad_rows)} more")
 
 
-def finish(sent: "Sent", stop: Event, *, is_stopped: bool, go_on: str) -> bool:
+def finish(sent: "Sent", *, is_stopped: bool, go_on: str) -> bool:
     """Whether all is well; KeyboardInterrupt if Ctrl-C ended it before its end."""
     if is_stopped:
         say(f"stopped; {go_on}")

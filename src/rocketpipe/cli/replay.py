@@ -82,4 +82,4 @@ def run(args: argparse.Namespace) -> bool:
     else:
         print_facts({name.replace("_", " "): value for name, value in facts.items()})
         print_sent(report.sent, is_dry=report.dry_run)
-    return finish(report.sent, stop, is_stopped=report.stopped, go_on="the same command goes on")
+    return finish(report.sent, is_stopped=report.stopped, go_on="the same command goes on")

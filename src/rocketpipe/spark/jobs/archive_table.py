@@ -30,10 +30,10 @@ lock keeps a second archive out; elsewhere the second fails at its first change.
 
 import fcntl
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from threading import RLock
 from typing import IO, Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -41,6 +41,7 @@ from pyspark.sql import functions as fn
 
 from rocketpipe.clock import Clock, SystemClock
 from rocketpipe.errors import JobError
+from rocketpipe.spark.jobs.archive_state import Merge, OpenFile, State, plan_merges
 from rocketpipe.spark.jobs.bodies import REASON
 from rocketpipe.spark.jobs.folders import Folder
 
@@ -56,78 +57,6 @@ _STATE = re.compile(r"state-(\d+)\.json")
 _LOCKS: dict[str, IO[str]] = {}  # a lock is its process's, and ends with it
 
 
-@dataclass(frozen=True)
-class OpenFile:
-    """A file that waits to be published."""
-
-    name: str  # in the folder `open`
-    partition: str  # where its rows belong: topic=.../date=...
-    size: int
-    since_ms: int
-
-
-@dataclass(frozen=True)
-class State:
-    """All that an archive knows about its table."""
-
-    number: int
-    settings: dict[str, Any]
-    query: str | None = None  # the id of the streaming query whose batches are counted
-    batch: int = -1
-    archived: int = 0
-    quarantined: int = 0
-    published: int = 0  # files
-    waiting: tuple[OpenFile, ...] = ()
-    moves: tuple[tuple[str, str], ...] = ()  # to be done: from `open` to a place in the table
-    obsolete: tuple[str, ...] = ()  # to be deleted in `open`: they were joined into others
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "State":
-        return cls(
-            **{
-                **value,
-                "waiting": tuple(OpenFile(**each) for each in value["waiting"]),
-                "moves": tuple((source, target) for source, target in value["moves"]),
-                "obsolete": tuple(value["obsolete"]),
-            }
-        )
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Files of one partition that become one; a single file is only moved."""
-
-    partition: str
-    files: tuple[OpenFile, ...]
-
-
-def plan_merges(
-    waiting: Sequence[OpenFile], *, file_bytes: int, until_ms: int | None
-) -> list[Merge]:
-    """What is to be published now: partitions with enough to fill a file, and those with a file
-    from before `until_ms`; everything if that is None."""
-    partitions: defaultdict[str, list[OpenFile]] = defaultdict(list)
-    for each in waiting:
-        partitions[each.partition].append(each)
-    merges = []
-    for partition, files in sorted(partitions.items()):
-        is_old = until_ms is None or min(each.since_ms for each in files) <= until_ms
-        if not is_old and sum(each.size for each in files) < file_bytes:
-            continue
-        some: list[OpenFile] = []
-        for each in files:
-            if each.size >= file_bytes // 2:  # nothing is won by writing it again
-                merges.append(Merge(partition, (each,)))
-                continue
-            some.append(each)
-            if sum(one.size for one in some) >= file_bytes:
-                merges.append(Merge(partition, tuple(some)))
-                some = []
-        if some:
-            merges.append(Merge(partition, tuple(some)))
-    return merges
-
-
 @dataclass
 class ArchiveTable:
     """A table that one archive at a time writes to."""
@@ -141,6 +70,8 @@ class ArchiveTable:
     def __post_init__(self) -> None:
         self.folder = Folder(self.spark, self.path)
         self.state: State | None = None
+        # Spark adds batches in a thread of its own, which may still be at it when a query is over.
+        self._changing = RLock()
 
     @property
     def checkpoint(self) -> str:
@@ -190,6 +121,10 @@ class ArchiveTable:
     def add_batch(self, frame: DataFrame, batch: int, columns: Sequence[str]) -> None:
         """Keep a micro-batch: rows of `frame` without a reason, with these columns; all others go
         to quarantine. Once only, however often Spark runs the batch."""
+        with self._changing:
+            self._add_batch(frame, batch, columns)
+
+    def _add_batch(self, frame: DataFrame, batch: int, columns: Sequence[str]) -> None:
         state = self._state
         if batch <= state.batch:
             return
@@ -221,6 +156,18 @@ class ArchiveTable:
 
     def roll(self, *, everything: bool = False) -> int:
         """Publish what waits and is large or old enough, or all of it; how many files that made."""
+        with self._changing:
+            return self._roll(everything)
+
+    def roll_if_idle(self) -> None:
+        """The same unless a batch is being added: what waits gets old while nothing comes."""
+        if self._changing.acquire(blocking=False):
+            try:
+                self._roll(everything=False)
+            finally:
+                self._changing.release()
+
+    def _roll(self, everything: bool) -> int:
         state = self._state
         until = None if everything else self.clock.wall_ms() - round(self.file_age * 1000)
         merges = plan_merges(state.waiting, file_bytes=self.file_bytes, until_ms=until)

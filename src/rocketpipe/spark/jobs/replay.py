@@ -134,10 +134,11 @@ def replay(
         if not done.isEmpty():
             already = selected.join(fn.broadcast(done), _ORIGIN, "left_semi").count()
 
-    def on_sent(sent: Sent) -> None:
+    def on_sent(rows: int, sent: Sent) -> None:
         if on_progress is not None:
-            rate = sent.rows / max(0.001, clock.monotonic() - started)
-            on_progress(Progress(sent.rows, rate, total=total - already))
+            rows = max(rows, sent.rows)  # a dry run tells of whole tasks
+            rate = rows / (clock.monotonic() - started)
+            on_progress(Progress(rows, rate, total=total - already))
 
     tasks = max(1, min(rest.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism))
     sending = Sending(

@@ -6,10 +6,11 @@ be a message, null for almost all. In a task each row gets three more (`Sending.
 - `unit`: 20 hex digits, what the ids of some rows begin with; `row`: its number among them
 - `name`: what people call it
 
-Spark tells how a task went when it has ended. So what was sent comes back through an accumulator,
-task by task, while the whole runs in a thread of its own and can be stopped.
+What a task did comes back through an accumulator when it has ended; meanwhile it tells how many
+rows are acknowledged, and can be stopped, through `lifeline.py`.
 """
 
+import socket
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import AccumulatorParam
+from pyspark import AccumulatorParam, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
@@ -30,6 +31,7 @@ from rocketpipe.client.namespace import with_namespace
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import BulkFailed, InvalidMessage, MQError
 from rocketpipe.message import MessageQueue, SendResult
+from rocketpipe.spark.jobs.lifeline import Lifeline, TaskLine
 from rocketpipe.spark.row_checks import InvalidRow, refuse
 from rocketpipe.spark.row_encoder import RowEncoder
 from rocketpipe.spark.row_ids import TASK_DIGITS, ids_of_rows
@@ -41,7 +43,7 @@ UNIT, ROW, NAME, PROBLEM = "unit", "row", "name", "problem"
 POLL_SECONDS = 0.5
 BATCHES_AHEAD = 2  # sent while the next is read, as in the sink
 PACE_SECONDS = 0.2  # of a limited rate, what is sent at once
-KILL_SECONDS = 3.0  # until the workers of tasks that were cancelled are gone: Spark gives them 2
+STOP_POLLS = 60  # for tasks to end in order; then they are cancelled
 NAMED_MAX = 20  # bad rows that are named; all are counted
 
 
@@ -58,6 +60,7 @@ class Sent:
     bad_rows: tuple[str, ...] = ()  # the first of them, each with its reason
     queues: Mapping[tuple[str, str, int], int] = field(default_factory=dict)  # rows of each
     units: Mapping[str, int] = field(default_factory=dict)  # rows of those that are done
+    is_stopped: bool = False  # some are left
 
     def __add__(self, other: "Sent") -> "Sent":
         return Sent(
@@ -70,6 +73,7 @@ class Sent:
             (*self.bad_rows, *other.bad_rows)[:NAMED_MAX],
             Counter(self.queues) + Counter(other.queues),
             Counter(self.units) + Counter(other.units),
+            self.is_stopped or other.is_stopped,
         )
 
 
@@ -97,44 +101,57 @@ class Sending:
 def send_rows(
     frame: DataFrame,
     sending: Sending,
-    on_sent: Callable[[Sent], None],
+    on_sent: Callable[[int, Sent], None],
     stop: Event | None = None,
 ) -> tuple[Sent, bool]:
-    """Send them all, and whether that was stopped before the end.
+    """Send them all; what was sent, and whether that was stopped before the end.
 
-    `on_sent` hears now and then what is done so far. An error leaves sent what was sent.
+    `on_sent` hears now and then how many rows are acknowledged, and what the tasks did that have
+    ended. An error leaves sent what was sent.
     """
     context = frame.sparkSession.sparkContext
     tally = context.accumulator(Sent(), _Adding())
     failures: list[BaseException] = []
-    group = f"rocketpipe-{id(tally)}"
+    with _lifeline(context) as line:
+        address = line.address
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally.add(_send(batches, sending))
-        return iter(())
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with TaskLine(address) as ours:
+                tally.add(
+                    _check(batches, sending) if sending.is_dry else _send(batches, sending, ours)
+                )
+            return iter(())
 
-    def run() -> None:
-        try:
-            context.setJobGroup(group, "rocketpipe", interruptOnCancel=False)
-            frame.mapInArrow(task, "nothing int").collect()
-        except BaseException as error:
-            failures.append(error)
+        def run() -> None:
+            try:
+                context.setJobGroup(address.token, "rocketpipe", interruptOnCancel=True)
+                frame.mapInArrow(task, "nothing int").collect()
+            except BaseException as error:
+                failures.append(error)
 
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    is_stopped = False
-    while thread.is_alive():
-        thread.join(POLL_SECONDS)
-        on_sent(tally.value)
-        if stop is not None and stop.is_set() and not is_stopped:
-            is_stopped = True
-            context.cancelJobGroup(group)
-            thread.join()
-            Event().wait(KILL_SECONDS)
-    on_sent(tally.value)
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        polls_left = STOP_POLLS
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            on_sent(line.rows, tally.value)
+            if stop is not None and stop.is_set():
+                line.let_go()
+                polls_left -= 1
+                if not polls_left:  # a dry run, or tasks that could not reach us
+                    context.cancelJobGroup(address.token)
+    on_sent(line.rows, tally.value)
+    is_stopped = tally.value.is_stopped or polls_left <= 0
     if failures and not is_stopped:
         raise failures[0]
-    return tally.value, bool(failures)
+    return tally.value, is_stopped
+
+
+def _lifeline(context: SparkContext) -> Lifeline:
+    if str(context.master).startswith("local"):
+        return Lifeline("127.0.0.1", "127.0.0.1")
+    host = context.getConf().get("spark.driver.host") or socket.gethostname()
+    return Lifeline(context.getConf().get("spark.driver.bindAddress") or host, host)
 
 
 def queues_of(options: WriteOptions, topics: Iterable[str]) -> dict[str, Sequence[MessageQueue]]:
@@ -200,29 +217,28 @@ def connection_options(target: Mapping[str, str]) -> dict[str, str]:
 # In tasks.
 
 
-def _send(batches: Iterator[pa.RecordBatch], sending: Sending) -> Sent:
-    if sending.is_dry:
-        return _check(batches, sending)
-    producer_settings = sending.options.producer
-    with Producer(producer_settings) as producer:
-        queues = cache(producer.publish_queues)
-        encoder = RowEncoder("", sending.options.topic, producer_settings, queues)
+def _send(batches: Iterator[pa.RecordBatch], sending: Sending, line: TaskLine) -> Sent:
+    """All of them, or those that came before the line was cut."""
+    settings = sending.options.producer
+    with Producer(settings) as producer:
+        encoder = RowEncoder("", sending.options.topic, settings, cache(producer.publish_queues))
         bulk, tally = BulkSender(producer), _Tally(sending.options)
         waiting: deque[Future[list[SendResult]]] = deque()
         try:
-            for batch in _paced(_wanted(batches, sending, tally), sending.rate):
+            for batch in _paced(_wanted(batches, sending, tally), sending.rate, line):
                 parcels = encoder.encode_with_ids(_sink_columns(batch), _ids(batch))
-                tally.add_parcels(batch, parcels)
+                tally.add_rows(batch)
                 waiting.append(bulk.send_async(parcels))
                 if len(waiting) > BATCHES_AHEAD:
-                    tally.add_results(waiting.popleft().result())
+                    line.tell(tally.add_results(waiting.popleft().result()))
             for each in waiting:
-                tally.add_results(each.result())
+                line.tell(tally.add_results(each.result()))
         except InvalidRow as error:
             raise InvalidMessage(f"{_name(batch, error.place)}: {error.reason}") from None
         except BulkFailed as error:
             raise MQError(str(error)) from None
-    return tally.sent()
+    # A unit of which rows may be left is not done.
+    return replace(tally.sent(), is_stopped=True, units={}) if line.is_cut else tally.sent()
 
 
 def _check(batches: Iterator[pa.RecordBatch], sending: Sending) -> Sent:
@@ -235,14 +251,14 @@ def _check(batches: Iterator[pa.RecordBatch], sending: Sending) -> Sent:
         """Halves what has a bad row in it, until it stands alone."""
         try:
             _refuse_problems(batch)
-            parcels = encoder.encode_with_ids(_sink_columns(batch), _ids(batch))
+            encoder.encode_with_ids(_sink_columns(batch), _ids(batch))
         except InvalidRow as error:
             if len(batch) == 1:
                 bad.append(f"{_name(batch, 0)}: {error.reason}")
                 return 1
             half = len(batch) // 2
             return check(batch.slice(0, half)) + check(batch.slice(half))
-        tally.add_parcels(batch, parcels)
+        tally.add_rows(batch)
         return 0
 
     count = sum(check(batch) for batch in _not_stored(batches, sending, tally))
@@ -287,20 +303,19 @@ def _refuse_problems(batch: pa.RecordBatch) -> None:
     refuse(pc.is_valid(problems), lambda n: str(problems[n].as_py()))
 
 
-def _paced(batches: Iterator[pa.RecordBatch], rate: float | None) -> Iterator[pa.RecordBatch]:
-    """The same in pieces, not more rows a second than that."""
-    if rate is None:
-        yield from batches
-        return
-    clock, pause = SystemClock(), Event()
-    piece = max(1, round(rate * PACE_SECONDS))
+def _paced(
+    batches: Iterator[pa.RecordBatch], rate: float | None, line: TaskLine
+) -> Iterator[pa.RecordBatch]:
+    """The same in pieces, not more rows a second than that, until the line is cut."""
+    clock = SystemClock()
     started, rows = clock.monotonic(), 0
     for batch in batches:
+        piece = len(batch) if rate is None else max(1, round(rate * PACE_SECONDS))
         for first in range(0, len(batch), piece):
             some = batch.slice(first, piece)
-            early = started + rows / rate - clock.monotonic()
-            if early > 0:
-                pause.wait(early)
+            early = 0.0 if rate is None else started + rows / rate - clock.monotonic()
+            if line.wait(early):
+                return
             rows += len(some)
             yield some
 
@@ -331,12 +346,13 @@ class _Tally:
     def add_units(self, units: list[str]) -> None:
         self._units.update(units)
 
-    def add_parcels(self, batch: pa.RecordBatch, parcels: Any) -> None:
+    def add_rows(self, batch: pa.RecordBatch) -> None:
         self._rows += len(batch)
         self._bytes += int(pc.sum(pc.binary_length(batch.column("body"))).as_py() or 0)
 
-    def add_results(self, results: list[SendResult]) -> None:
-        """MQError for a status that is not accepted."""
+    def add_results(self, results: list[SendResult]) -> int:
+        """How many messages these are; MQError for a status that is not accepted."""
+        before = self._queues.total()
         for result in results:
             self._requests += 1
             self._retries += len(result.attempts) - 1
@@ -348,6 +364,7 @@ class _Tally:
                     f"{queue.broker_name} answered {result.status.name}: it has the message, but "
                     "not as safe as was asked for"
                 )
+        return self._queues.total() - before
 
     def sent(self) -> Sent:
         return Sent(
