@@ -1,4 +1,4 @@
-"""docs/api.md is what the code says, and the code says of every public name what its caller gets."""
+"""docs/api.md is what the code says, and the code says of each name what its caller gets."""
 
 import inspect
 from collections.abc import Iterator

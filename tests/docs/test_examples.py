@@ -54,13 +54,13 @@ def test_every_example_says_what_it_is(document: Path) -> None:
 def test_no_example_hides_in_an_indented_block(document: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     before = ""
-    for number, line in enumerate(prose.splitlines(), 1):
-        is_code = line.startswith("    ") and not before.startswith(("-", "*", " ")) and line.strip()
-        assert not (is_code and not before[:1].isdigit()), (
-            f"{document.relative_to(ROOT)}, about line {number}: {line.strip()!r} is indented code, "
-            "which no test runs: fence it, and say whether it is sh, python or text"
+    for line in filter(str.strip, prose.splitlines()):
+        is_in_list = before.startswith(("-", "*", " ")) or before[:1].isdigit()
+        assert is_in_list or not line.startswith("    "), (
+            f"{document.relative_to(ROOT)}: {line.strip()!r} is indented code, which no test runs: "
+            "fence it, and say whether it is sh, python or text"
         )
-        before = line if line.strip() else before
+        before = line
 
 
 def slug(heading: str) -> str:
