@@ -20,9 +20,10 @@ HEAD = """\
 <!-- Made by scripts/api_docs.py from the code; a test fails when it is out of date. -->
 
 `from rocketpipe import ...` finds the first part, `from rocketpipe.testing import ...` the second;
-errors are in `rocketpipe.errors` and have [a page of their own](errors.md). Whatever else the package
-holds may change without notice. Each class with `Async` in its name has the methods of the one
-without, to be awaited: only the latter is told here. Settings are told in [settings.md](settings.md).
+errors are in `rocketpipe.errors` and have [a page of their own](errors.md). Whatever else the
+package holds may change without notice. Each class with `Async` in its name has the methods of the
+one without, to be awaited: only the latter is told here. Settings are told in
+[settings.md](settings.md).
 """
 
 # What has no docstring of its own.
