@@ -30,6 +30,11 @@ _FENCE = re.compile(
 _SPARK_COMMANDS = re.compile(r"\brocketpipe (?:archive|publish|replay|audit|demo)\b|\bspark-submit")
 
 
+def name_of(document: Path) -> str:
+    """Its path in the repository."""
+    return str(document.relative_to(ROOT))
+
+
 class Example(NamedTuple):
     document: Path
     line: int  # of its first line
@@ -39,7 +44,7 @@ class Example(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.document.relative_to(ROOT)}:{self.line}"
+        return f"{name_of(self.document)}:{self.line}"
 
     @property
     def is_run(self) -> bool:
