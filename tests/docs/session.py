@@ -8,7 +8,6 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rocketpipe.testing import EmbeddedCluster
@@ -33,12 +32,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ending.close()
 
     @property
