@@ -31,8 +31,8 @@ _SPARK_COMMANDS = re.compile(r"\brocketpipe (?:archive|publish|replay|audit|demo
 
 
 def name_of(document: Path) -> str:
-    """Its path in the repository."""
-    return str(document.relative_to(ROOT))
+    """Its path in the repository, if it is there."""
+    return str(document.relative_to(ROOT) if ROOT in document.parents else document)
 
 
 class Example(NamedTuple):
