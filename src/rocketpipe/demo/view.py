@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from rocketpipe.demo.scenario import Event
@@ -101,12 +100,7 @@ class Picture(View):
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def show(self, snapshot: Snapshot) -> None:
