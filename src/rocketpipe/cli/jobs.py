@@ -27,7 +27,7 @@ from rocketpipe.errors import InvalidSetting, JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketpipe.spark.jobs.sending import Sent
+    from rocketpipe.spark.jobs.row_sending import Sent
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"  # where `rocketpipe serve` listens
 DEFAULT_MASTER = "local[*]"
@@ -94,14 +94,17 @@ def require_spark(args: argparse.Namespace) -> None:
 
 @contextmanager
 def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]":
-    """A session for a command, stopped at its end."""
+    """A session for a command, stopped at its end; Spark's errors become one line each."""
+    require_spark(args)
+    from rocketpipe.spark.jobs.failures import one_line_errors
     from rocketpipe.spark.jobs.session import spark_session
 
     session = spark_session(
         f"rocketpipe {name}", master=args.master, conf=dict(args.conf), quiet=not args.debug
     )
     try:
-        yield session
+        with one_line_errors():
+            yield session
     finally:
         _stop(session)
 
@@ -189,7 +192,7 @@ def print_sent(sent: "Sent", *, is_dry: bool) -> None:
             print_text(f"... and {sent.bad - len(sent.bad_rows)} more")
 
 
-def finish(sent: "Sent", stop: Event, *, is_stopped: bool, go_on: str) -> bool:
+def finish(sent: "Sent", *, is_stopped: bool, go_on: str) -> bool:
     """Whether all is well; KeyboardInterrupt if Ctrl-C ended it before its end."""
     if is_stopped:
         say(f"stopped; {go_on}")

@@ -108,7 +108,6 @@ def run(args: argparse.Namespace) -> bool:
         print_sent(report.sent, is_dry=report.dry_run)
     return finish(
         report.sent,
-        stop,
         is_stopped=report.stopped,
         go_on=f"the same command with --job-id {report.job_id} goes on",
     )

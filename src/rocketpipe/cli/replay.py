@@ -26,7 +26,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         "replay",
         help="send stored messages again",
         description="Send messages of a topic again, marked in their properties, so that the same "
-        "command sends no message twice. Dead letters (%%DLQ%%GROUP) go to the topics they came "
+        "command sends no message twice. Dead letters (%DLQ%GROUP) go to the topics they came "
         "from.",
         parents=[job_options()],
     )
@@ -82,4 +82,4 @@ def run(args: argparse.Namespace) -> bool:
     else:
         print_facts({name.replace("_", " "): value for name, value in facts.items()})
         print_sent(report.sent, is_dry=report.dry_run)
-    return finish(report.sent, stop, is_stopped=report.stopped, go_on="the same command goes on")
+    return finish(report.sent, is_stopped=report.stopped, go_on="the same command goes on")

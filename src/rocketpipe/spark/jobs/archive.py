@@ -14,7 +14,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting
-from rocketpipe.spark.jobs.archive_table import QUARANTINE, ArchiveTable, State
+from rocketpipe.spark.jobs.archive_state import State
+from rocketpipe.spark.jobs.archive_table import QUARANTINE, ArchiveTable
 from rocketpipe.spark.jobs.bodies import (
     AVRO,
     BINARY,
@@ -142,6 +143,7 @@ def archive(
         try:
             while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]
                 lag = _tell(query, table, before, clock.monotonic() - started, on_progress)
+                table.roll_if_idle()
                 if stop is not None and stop.is_set():
                     break
         finally:
@@ -227,9 +229,9 @@ def _shown(value: Any) -> str:
 def _start(
     spark: SparkSession, settings: ArchiveSettings, table: ArchiveTable, kind: BodyKind
 ) -> StreamingQuery:
-    options = {"startingOffsets": "earliest", **settings.source}
-    if any(name.lower().startswith("startingtimestamp") for name in options):
-        del options["startingOffsets"]
+    options = dict(settings.source)
+    if not any(name.lower().startswith("starting") for name in options):
+        options["startingOffsets"] = "earliest"
     if HAS_LIMITS:
         options.setdefault("maxOffsetsPerTrigger", str(settings.rows_per_batch))
     messages = spark.readStream.format("rocketmq").options(**options).load()

@@ -30,10 +30,10 @@ lock keeps a second archive out; elsewhere the second fails at its first change.
 
 import fcntl
 import re
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from threading import RLock
 from typing import IO, Any
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -41,6 +41,7 @@ from pyspark.sql import functions as fn
 
 from rocketpipe.clock import Clock, SystemClock
 from rocketpipe.errors import JobError
+from rocketpipe.spark.jobs.archive_state import Merge, OpenFile, State, plan_merges
 from rocketpipe.spark.jobs.bodies import REASON
 from rocketpipe.spark.jobs.folders import Folder
 
@@ -56,78 +57,6 @@ _STATE = re.compile(r"state-(\d+)\.json")
 _LOCKS: dict[str, IO[str]] = {}  # a lock is its process's, and ends with it
 
 
-@dataclass(frozen=True)
-class OpenFile:
-    """A file that waits to be published."""
-
-    name: str  # in the folder `open`
-    partition: str  # where its rows belong: topic=.../date=...
-    size: int
-    since_ms: int
-
-
-@dataclass(frozen=True)
-class State:
-    """All that an archive knows about its table."""
-
-    number: int
-    settings: dict[str, Any]
-    query: str | None = None  # the id of the streaming query whose batches are counted
-    batch: int = -1
-    archived: int = 0
-    quarantined: int = 0
-    published: int = 0  # files
-    waiting: tuple[OpenFile, ...] = ()
-    moves: tuple[tuple[str, str], ...] = ()  # to be done: from `open` to a place in the table
-    obsolete: tuple[str, ...] = ()  # to be deleted in `open`: they were joined into others
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "State":
-        return cls(
-            **{
-                **value,
-                "waiting": tuple(OpenFile(**each) for each in value["waiting"]),
-                "moves": tuple((source, target) for source, target in value["moves"]),
-                "obsolete": tuple(value["obsolete"]),
-            }
-        )
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Files of one partition that become one; a single file is only moved."""
-
-    partition: str
-    files: tuple[OpenFile, ...]
-
-
-def plan_merges(
-    waiting: Sequence[OpenFile], *, file_bytes: int, until_ms: int | None
-) -> list[Merge]:
-    """What is to be published now: partitions with enough to fill a file, and those with a file
-    from before `until_ms`; everything if that is None."""
-    partitions: defaultdict[str, list[OpenFile]] = defaultdict(list)
-    for each in waiting:
-        partitions[each.partition].append(each)
-    merges = []
-    for partition, files in sorted(partitions.items()):
-        is_old = until_ms is None or min(each.since_ms for each in files) <= until_ms
-        if not is_old and sum(each.size for each in files) < file_bytes:
-            continue
-        some: list[OpenFile] = []
-        for each in files:
-            if each.size >= file_bytes // 2:  # nothing is won by writing it again
-                merges.append(Merge(partition, (each,)))
-                continue
-            some.append(each)
-            if sum(one.size for one in some) >= file_bytes:
-                merges.append(Merge(partition, tuple(some)))
-                some = []
-        if some:
-            merges.append(Merge(partition, tuple(some)))
-    return merges
-
-
 @dataclass
 class ArchiveTable:
     """A table that one archive at a time writes to."""
@@ -141,6 +70,8 @@ class ArchiveTable:
     def __post_init__(self) -> None:
         self.folder = Folder(self.spark, self.path)
         self.state: State | None = None
+        # Spark adds batches in a thread of its own, which may still be at it when a query is over.
+        self._changing = RLock()
 
     @property
     def checkpoint(self) -> str:
@@ -149,16 +80,16 @@ class ArchiveTable:
     def open(self, settings: dict[str, Any]) -> State:
         """Take it over as the last run left it; JobError if it is not an archive of these
         settings. `settings` is what a new table is made for."""
+        if self.read_state() is None and (self.folder.names(CHECKPOINT) or self._holds_files()):
+            raise JobError(
+                f"{self.path} holds files, but is no archive of ours: choose another folder"
+            )
         self._lock()
-        state = self.read_state()
+        state = self.read_state()  # again, as nobody else changes it now
         if state is None:
-            if self.folder.names(CHECKPOINT) or self._holds_files():
-                raise JobError(
-                    f"{self.path} holds files, but is no archive of ours: choose another folder"
-                )
             self.folder.make(OPEN)
             state = State(number=0, settings=settings)
-            self._write(state)
+            self.folder.write_json(_name(0), asdict(state))
         elif state.query is not None and state.query != self._query():
             raise JobError(
                 f"the checkpoint of {self.path} was removed or replaced: archive into a new folder"
@@ -173,6 +104,8 @@ class ArchiveTable:
         if self.state is not None and self.state.batch < 0:
             self.folder.delete(HOME)
             self.state = None
+            if lock := _LOCKS.pop(self._lock_path, None):
+                lock.close()
 
     def read_state(self) -> State | None:
         numbers = [
@@ -190,6 +123,10 @@ class ArchiveTable:
     def add_batch(self, frame: DataFrame, batch: int, columns: Sequence[str]) -> None:
         """Keep a micro-batch: rows of `frame` without a reason, with these columns; all others go
         to quarantine. Once only, however often Spark runs the batch."""
+        with self._changing:
+            self._add_batch(frame, batch, columns)
+
+    def _add_batch(self, frame: DataFrame, batch: int, columns: Sequence[str]) -> None:
         state = self._state
         if batch <= state.batch:
             return
@@ -215,12 +152,24 @@ class ArchiveTable:
                 quarantined=state.quarantined + bad_expected,
                 waiting=(*state.waiting, *good, *bad),
             )
-        except BaseException:
+        except Exception:
             self._delete_drafts()  # a full disk needs the room
             raise
 
     def roll(self, *, everything: bool = False) -> int:
         """Publish what waits and is large or old enough, or all of it; how many files that made."""
+        with self._changing:
+            return self._roll(everything)
+
+    def roll_if_idle(self) -> None:
+        """The same unless a batch is being added: what waits gets old while nothing comes."""
+        if self._changing.acquire(blocking=False):
+            try:
+                self._roll(everything=False)
+            finally:
+                self._changing.release()
+
+    def _roll(self, everything: bool) -> int:
         state = self._state
         until = None if everything else self.clock.wall_ms() - round(self.file_age * 1000)
         merges = plan_merges(state.waiting, file_bytes=self.file_bytes, until_ms=until)
@@ -229,7 +178,7 @@ class ArchiveTable:
         number = state.number + 1
         try:
             moves = self._join([each for each in merges if len(each.files) > 1], number)
-        except BaseException:
+        except Exception:
             self._delete_drafts()
             raise
         moves += [
@@ -315,13 +264,9 @@ class ArchiveTable:
 
     def _advance(self, **changes: Any) -> None:
         state = replace(self._state, number=self._state.number + 1, **changes)
-        self._write(state)
-        self.state = state
-
-    def _write(self, state: State) -> None:
         self.folder.write_json(_name(state.number), asdict(state))
-        if state.number >= STATES_KEPT:
-            self.folder.delete(_name(state.number - STATES_KEPT))
+        self.state = state
+        self.folder.delete(_name(state.number - STATES_KEPT))
 
     def _finish_moves(self) -> None:
         state = self._state
@@ -334,6 +279,9 @@ class ArchiveTable:
         self._advance(moves=(), obsolete=())
 
     def _delete_drafts(self) -> None:
+        """Delete what nobody lists. What is true stands on the disk: an error may have come just
+        after a change."""
+        self.state = self.read_state()
         known = {each.name for each in self._state.waiting}
         known |= {name for name, _ in self._state.moves} | set(self._state.obsolete)
         for name in self.folder.names(OPEN):
@@ -347,9 +295,13 @@ class ArchiveTable:
     def _holds_files(self) -> bool:
         return any(not each.startswith(HOME) for each in self.folder.names())
 
+    @property
+    def _lock_path(self) -> str:
+        return self.folder.child(f"{HOME}/lock")
+
     def _lock(self) -> None:
         self.folder.make(HOME)
-        path = self.folder.child(f"{HOME}/lock")
+        path = self._lock_path
         if not path.startswith("file:") or path in _LOCKS:
             return
         file = Path(path.removeprefix("file:")).open("w")  # noqa: SIM115 - kept while we live

@@ -18,6 +18,7 @@ from pyspark.sql.types import BooleanType, DataType, StringType, StructField, St
 
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.failures import one_line
+from rocketpipe.spark.read_options import STREAM_ONLY
 
 BINARY, TEXT, JSON, AVRO = "binary", "text", "json", "avro"
 KINDS = (BINARY, TEXT, JSON, AVRO)
@@ -154,9 +155,11 @@ def _all_nullable(schema: StructType) -> StructType:
 
 def inferred_schema(spark: SparkSession, source: dict[str, str]) -> str:
     """Spark's JSON of a schema that the first messages of each queue fit; JobError if none do."""
-    options = {**source, "startingOffsets": "earliest"}
-    for name in _NOT_OF_SAMPLES:
-        options.pop(name, None)
+    options = {
+        name: value
+        for name, value in source.items()
+        if name.lower() not in _OF_STREAMS and not name.lower().startswith("starting")
+    }
     frame = spark.read.format("rocketmq").options(**options).schema("body binary").load()
     bodies = frame.rdd.mapPartitions(_first_bodies).collect()
     if not bodies:
@@ -172,15 +175,7 @@ def inferred_schema(spark: SparkSession, source: dict[str, str]) -> str:
     return StructType(fields).json()
 
 
-_NOT_OF_SAMPLES = (
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxTriggerDelay",
-    "group",
-    "startingTimestamp",
-    "startingOffsetsByTimestamp",
-    "startingOffsetsByTimestampStrategy",
-)
+_OF_STREAMS = frozenset(name.lower() for name in (*STREAM_ONLY, "group"))
 
 
 def _first_bodies(rows: Iterable[Any]) -> Iterator[str]:

@@ -27,17 +27,8 @@ from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress
-from rocketpipe.spark.jobs.sending import (
-    NAME,
-    PROBLEM,
-    ROW,
-    UNIT,
-    Sending,
-    Sent,
-    connection_options,
-    queues_of,
-    send_rows,
-)
+from rocketpipe.spark.jobs.row_sending import NAME, PROBLEM, ROW, UNIT, Sending, Sent
+from rocketpipe.spark.jobs.sending import connection_options, queues_of, send_rows
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.spark.row_ids import task_digits
 from rocketpipe.spark.write_options import WriteOptions
@@ -134,10 +125,11 @@ def replay(
         if not done.isEmpty():
             already = selected.join(fn.broadcast(done), _ORIGIN, "left_semi").count()
 
-    def on_sent(sent: Sent) -> None:
+    def on_sent(rows: int, sent: Sent) -> None:
         if on_progress is not None:
-            rate = sent.rows / max(0.001, clock.monotonic() - started)
-            on_progress(Progress(sent.rows, rate, total=total - already))
+            rows = max(rows, sent.rows)  # a dry run tells of whole tasks
+            rate = rows / (clock.monotonic() - started)
+            on_progress(Progress(rows, rate, total=total - already))
 
     tasks = max(1, min(rest.rdd.getNumPartitions(), spark.sparkContext.defaultParallelism))
     sending = Sending(

@@ -6,71 +6,30 @@ be a message, null for almost all. In a task each row gets three more (`Sending.
 - `unit`: 20 hex digits, what the ids of some rows begin with; `row`: its number among them
 - `name`: what people call it
 
-Spark tells how a task went when it has ended. So what was sent comes back through an accumulator,
-task by task, while the whole runs in a thread of its own and can be stopped.
+What a task did comes back through an accumulator when it has ended; meanwhile it tells how many
+rows are acknowledged, and can be stopped, through `lifeline.py`.
 """
 
-from collections import Counter, deque
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from copy import deepcopy
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import replace
 from threading import Event, Thread
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark import AccumulatorParam
+from pyspark import AccumulatorParam, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from rocketpipe.client.namespace import with_namespace
-from rocketpipe.clock import SystemClock
-from rocketpipe.errors import BulkFailed, InvalidMessage, MQError
-from rocketpipe.message import MessageQueue, SendResult
-from rocketpipe.spark.row_checks import InvalidRow, refuse
-from rocketpipe.spark.row_encoder import RowEncoder
-from rocketpipe.spark.row_ids import TASK_DIGITS, ids_of_rows
+from rocketpipe.message import MessageQueue
+from rocketpipe.spark.jobs.lifeline import Lifeline, TaskLine
+from rocketpipe.spark.jobs.row_sending import UNIT, Sending, Sent, check_batches, send_batches
+from rocketpipe.spark.row_ids import TASK_DIGITS
 from rocketpipe.spark.write_options import WriteOptions
 from rocketpipe.sync.admin import Admin
-from rocketpipe.sync.producer import BulkSender, Producer
 
-UNIT, ROW, NAME, PROBLEM = "unit", "row", "name", "problem"
 POLL_SECONDS = 0.5
-BATCHES_AHEAD = 2  # sent while the next is read, as in the sink
-PACE_SECONDS = 0.2  # of a limited rate, what is sent at once
-KILL_SECONDS = 3.0  # until the workers of tasks that were cancelled are gone: Spark gives them 2
-NAMED_MAX = 20  # bad rows that are named; all are counted
-
-
-@dataclass(frozen=True)
-class Sent:
-    """What some tasks did."""
-
-    rows: int = 0
-    bytes: int = 0
-    skipped: int = 0  # stored by an earlier run
-    requests: int = 0
-    retries: int = 0
-    bad: int = 0
-    bad_rows: tuple[str, ...] = ()  # the first of them, each with its reason
-    queues: Mapping[tuple[str, str, int], int] = field(default_factory=dict)  # rows of each
-    units: Mapping[str, int] = field(default_factory=dict)  # rows of those that are done
-
-    def __add__(self, other: "Sent") -> "Sent":
-        return Sent(
-            self.rows + other.rows,
-            self.bytes + other.bytes,
-            self.skipped + other.skipped,
-            self.requests + other.requests,
-            self.retries + other.retries,
-            self.bad + other.bad,
-            (*self.bad_rows, *other.bad_rows)[:NAMED_MAX],
-            Counter(self.queues) + Counter(other.queues),
-            Counter(self.units) + Counter(other.units),
-        )
+STOP_POLLS = 60  # for tasks to end in order; then they are cancelled
 
 
 class _Adding(AccumulatorParam[Sent]):
@@ -81,60 +40,62 @@ class _Adding(AccumulatorParam[Sent]):
         return value1 + value2
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sending:
-    """How to send; it travels to the tasks."""
-
-    options: WriteOptions
-    number: Callable[[pa.RecordBatch], pa.RecordBatch]  # adds unit, row and name
-    is_dry: bool = False
-    rate: float | None = None  # rows a second of each task
-    done: frozenset[str] = frozenset()  # units to leave out as a whole
-    stored: Mapping[str, frozenset[int]] = field(default_factory=dict)  # rows to leave out
-    queues: Mapping[str, Sequence[MessageQueue]] = field(default_factory=dict)  # for a dry run
-
-
 def send_rows(
     frame: DataFrame,
     sending: Sending,
-    on_sent: Callable[[Sent], None],
+    on_sent: Callable[[int, Sent], None],
     stop: Event | None = None,
 ) -> tuple[Sent, bool]:
-    """Send them all, and whether that was stopped before the end.
+    """Send them all; what was sent, and whether that was stopped before the end.
 
-    `on_sent` hears now and then what is done so far. An error leaves sent what was sent.
+    `on_sent` hears now and then how many rows are acknowledged, and what the tasks did that have
+    ended. An error leaves sent what was sent.
     """
     context = frame.sparkSession.sparkContext
     tally = context.accumulator(Sent(), _Adding())
     failures: list[BaseException] = []
-    group = f"rocketpipe-{id(tally)}"
+    with _lifeline(context) as line:
+        address = line.address
 
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        tally.add(_send(batches, sending))
-        return iter(())
+        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with TaskLine(address) as ours:
+                tally.add(
+                    check_batches(batches, sending)
+                    if sending.is_dry
+                    else send_batches(batches, sending, ours)
+                )
+            return iter(())
 
-    def run() -> None:
-        try:
-            context.setJobGroup(group, "rocketpipe", interruptOnCancel=False)
-            frame.mapInArrow(task, "nothing int").collect()
-        except BaseException as error:
-            failures.append(error)
+        def run() -> None:
+            try:
+                context.setJobGroup(address.token, "rocketpipe", interruptOnCancel=True)
+                frame.mapInArrow(task, "nothing int").collect()
+            except BaseException as error:
+                failures.append(error)
 
-    thread = Thread(target=run, daemon=True)
-    thread.start()
-    is_stopped = False
-    while thread.is_alive():
-        thread.join(POLL_SECONDS)
-        on_sent(tally.value)
-        if stop is not None and stop.is_set() and not is_stopped:
-            is_stopped = True
-            context.cancelJobGroup(group)
-            thread.join()
-            Event().wait(KILL_SECONDS)
-    on_sent(tally.value)
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        polls_left = STOP_POLLS
+        while thread.is_alive():
+            thread.join(POLL_SECONDS)
+            on_sent(line.rows, tally.value)
+            if stop is not None and stop.is_set():
+                line.let_go()
+                polls_left -= 1
+                if not polls_left:  # a dry run, or tasks that could not reach us
+                    context.cancelJobGroup(address.token)
+    on_sent(line.rows, tally.value)
+    is_stopped = tally.value.is_stopped or polls_left <= 0
     if failures and not is_stopped:
         raise failures[0]
-    return tally.value, bool(failures)
+    return tally.value, is_stopped
+
+
+def _lifeline(context: SparkContext) -> Lifeline:
+    if str(context.master).startswith("local"):
+        return Lifeline("127.0.0.1", "127.0.0.1")
+    host = context.getConf().get("spark.driver.host") or socket.gethostname()
+    return Lifeline(context.getConf().get("spark.driver.bindAddress") or host, host)
 
 
 def queues_of(options: WriteOptions, topics: Iterable[str]) -> dict[str, Sequence[MessageQueue]]:
@@ -195,167 +156,3 @@ def connection_options(target: Mapping[str, str]) -> dict[str, str]:
         if not name.lower().startswith("producer.")
         and name.lower() not in ("topic", "acceptedstatuses")
     }
-
-
-# In tasks.
-
-
-def _send(batches: Iterator[pa.RecordBatch], sending: Sending) -> Sent:
-    if sending.is_dry:
-        return _check(batches, sending)
-    producer_settings = sending.options.producer
-    with Producer(producer_settings) as producer:
-        queues = cache(producer.publish_queues)
-        encoder = RowEncoder("", sending.options.topic, producer_settings, queues)
-        bulk, tally = BulkSender(producer), _Tally(sending.options)
-        waiting: deque[Future[list[SendResult]]] = deque()
-        try:
-            for batch in _paced(_wanted(batches, sending, tally), sending.rate):
-                parcels = encoder.encode_with_ids(_sink_columns(batch), _ids(batch))
-                tally.add_parcels(batch, parcels)
-                waiting.append(bulk.send_async(parcels))
-                if len(waiting) > BATCHES_AHEAD:
-                    tally.add_results(waiting.popleft().result())
-            for each in waiting:
-                tally.add_results(each.result())
-        except InvalidRow as error:
-            raise InvalidMessage(f"{_name(batch, error.place)}: {error.reason}") from None
-        except BulkFailed as error:
-            raise MQError(str(error)) from None
-    return tally.sent()
-
-
-def _check(batches: Iterator[pa.RecordBatch], sending: Sending) -> Sent:
-    """What would be sent, and which rows can't be."""
-    settings = sending.options.producer
-    encoder = RowEncoder("", sending.options.topic, settings, sending.queues.__getitem__)
-    tally, bad = _Tally(sending.options), []
-
-    def check(batch: pa.RecordBatch) -> int:
-        """Halves what has a bad row in it, until it stands alone."""
-        try:
-            _refuse_problems(batch)
-            parcels = encoder.encode_with_ids(_sink_columns(batch), _ids(batch))
-        except InvalidRow as error:
-            if len(batch) == 1:
-                bad.append(f"{_name(batch, 0)}: {error.reason}")
-                return 1
-            half = len(batch) // 2
-            return check(batch.slice(0, half)) + check(batch.slice(half))
-        tally.add_parcels(batch, parcels)
-        return 0
-
-    count = sum(check(batch) for batch in _not_stored(batches, sending, tally))
-    return replace(tally.sent(), bad=count, bad_rows=tuple(bad[:NAMED_MAX]))
-
-
-def _wanted(
-    batches: Iterator[pa.RecordBatch], sending: Sending, tally: "_Tally"
-) -> Iterator[pa.RecordBatch]:
-    for batch in _not_stored(batches, sending, tally):
-        try:
-            _refuse_problems(batch)
-        except InvalidRow as error:
-            raise InvalidMessage(f"{_name(batch, error.place)}: {error.reason}") from None
-        yield batch
-
-
-def _not_stored(
-    batches: Iterator[pa.RecordBatch], sending: Sending, tally: "_Tally"
-) -> Iterator[pa.RecordBatch]:
-    # A copy: whoever counts has to begin anew with each task, and workers are used again.
-    for batch in map(deepcopy(sending.number), batches):
-        units, rows = batch.column(UNIT).to_pylist(), np.asarray(batch.column(ROW))
-        tally.add_units(units)
-        if not sending.done and not sending.stored:
-            yield batch
-            continue
-        keep = np.array(
-            [
-                unit not in sending.done and row not in sending.stored.get(unit, ())
-                for unit, row in zip(units, rows.tolist(), strict=True)
-            ],
-            np.bool_,
-        )
-        tally.skipped += int((~keep).sum())
-        if keep.any():
-            yield batch.filter(pa.array(keep))
-
-
-def _refuse_problems(batch: pa.RecordBatch) -> None:
-    problems = batch.column(PROBLEM)
-    refuse(pc.is_valid(problems), lambda n: str(problems[n].as_py()))
-
-
-def _paced(batches: Iterator[pa.RecordBatch], rate: float | None) -> Iterator[pa.RecordBatch]:
-    """The same in pieces, not more rows a second than that."""
-    if rate is None:
-        yield from batches
-        return
-    clock, pause = SystemClock(), Event()
-    piece = max(1, round(rate * PACE_SECONDS))
-    started, rows = clock.monotonic(), 0
-    for batch in batches:
-        for first in range(0, len(batch), piece):
-            some = batch.slice(first, piece)
-            early = started + rows / rate - clock.monotonic()
-            if early > 0:
-                pause.wait(early)
-            rows += len(some)
-            yield some
-
-
-def _sink_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    return batch.drop_columns([UNIT, ROW, NAME, PROBLEM])
-
-
-def _ids(batch: pa.RecordBatch) -> Any:
-    return ids_of_rows(batch.column(UNIT).to_pylist(), np.asarray(batch.column(ROW)))
-
-
-def _name(batch: pa.RecordBatch, place: int) -> str:
-    """The row as people know it."""
-    return str(batch.column(NAME)[place].as_py())
-
-
-class _Tally:
-    """Counts what one task does."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        self._accepted = options.accepted_statuses
-        self._rows = self._bytes = self._requests = self._retries = 0
-        self._queues: Counter[tuple[str, str, int]] = Counter()
-        self._units: Counter[str] = Counter()
-        self.skipped = 0
-
-    def add_units(self, units: list[str]) -> None:
-        self._units.update(units)
-
-    def add_parcels(self, batch: pa.RecordBatch, parcels: Any) -> None:
-        self._rows += len(batch)
-        self._bytes += int(pc.sum(pc.binary_length(batch.column("body"))).as_py() or 0)
-
-    def add_results(self, results: list[SendResult]) -> None:
-        """MQError for a status that is not accepted."""
-        for result in results:
-            self._requests += 1
-            self._retries += len(result.attempts) - 1
-            queue = result.queue
-            key = (queue.topic, queue.broker_name, queue.queue_id)
-            self._queues[key] += len(result.message_ids)
-            if result.status not in self._accepted:
-                raise MQError(
-                    f"{queue.broker_name} answered {result.status.name}: it has the message, but "
-                    "not as safe as was asked for"
-                )
-
-    def sent(self) -> Sent:
-        return Sent(
-            rows=self._rows,
-            bytes=self._bytes,
-            skipped=self.skipped,
-            requests=self._requests,
-            retries=self._retries,
-            queues=dict(self._queues),
-            units=dict(self._units),
-        )

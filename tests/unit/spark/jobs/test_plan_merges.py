@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rocketpipe.spark.jobs.archive_table import OpenFile, plan_merges
+from rocketpipe.spark.jobs.archive_state import OpenFile, plan_merges
 
 
 def waiting(*sizes: int, partition: str = "p", since_ms: int = 1000) -> list[OpenFile]:
