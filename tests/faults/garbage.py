@@ -40,7 +40,7 @@ from rocketpipe.wire.bodies.topics import (
 )
 from rocketpipe.wire.frame import RemotingCommand, SerializeType
 from rocketpipe.wire.headers import _slots
-from rocketpipe.wire.requests import REQUESTS
+from tests.all_requests import REQUESTS
 
 UNKNOWN_CODES = (-1, 0, 1, 9999, 32767, CONTROL_FAULTS, 0x7FFFFFFF, -0x80000000)
 CODES: Sequence[int] = (*RequestCode, *UNKNOWN_CODES)

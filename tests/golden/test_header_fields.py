@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from rocketpipe.wire.headers import Header, Request, _slots
-from rocketpipe.wire.requests import REQUESTS, nameserver, pop, reading, sending
+from rocketpipe.wire.requests import nameserver, pop, reading, sending
+from tests.all_requests import REQUESTS
 
 CASES = json.loads(Path(__file__).with_name("header_fields.json").read_text())["cases"]
 BY_CODE = {case["code"]: case for case in CASES if case["code"] and "Response" not in case["class"]}

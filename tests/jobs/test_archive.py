@@ -1,7 +1,10 @@
 """`archive` as a function: what is in the table, and what is not."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow.dataset
@@ -17,11 +20,19 @@ from rocketpipe.spark.jobs.archive import (
     settle,
     start_archive,
 )
+from rocketpipe.spark.jobs.progress import Progress
 from rocketpipe.testing import EmbeddedCluster
 from tests.interop.clusters import Cluster
 from tests.spark.topics import TIMEOUT, make_topic, numbered, send
 from tests.unit.spark.jobs.test_avro_bodies import record, written
 
+HOLDS_LOCK = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+"""
 BAD = {
     b"xx": "not JSON",
     b'{"id": "text"}': "field 'id' is a text, not bigint",
@@ -174,6 +185,45 @@ def test_a_query_that_runs_beside_other_work(
     assert query.awaitTermination(TIMEOUT)
     assert settle(spark, settings).archived == 200
     assert spark.read.parquet(str(tmp_path / "t")).count() == 200
+
+
+def test_what_waits_is_published_in_time_though_nothing_more_comes(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    topic = make_topic(embedded_cluster, "idle")
+    send(embedded_cluster, numbered(topic, 10))
+    source = {"namesrv": embedded_cluster.namesrv, "topic": topic}
+    settings = ArchiveSettings(source=source, table=str(tmp_path / "t"), file_age=1.0)
+    stop = Event()
+
+    def seen(progress: Progress) -> None:
+        if list((tmp_path / "t").glob("topic=*/date=*/*.parquet")):
+            stop.set()
+
+    report = archive(spark, settings, seen, stop=stop)
+    assert (report.archived, report.lag) == (10, 0)
+
+
+def test_two_archives_of_one_table(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    topic = make_topic(embedded_cluster, "two")
+    home = tmp_path / "t" / "_rocketpipe"
+    home.mkdir(parents=True)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDS_LOCK, str(home / "lock")], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(JobError, match="another archive is writing to"):
+            run(spark, embedded_cluster, tmp_path / "t", topic)
+    finally:
+        holder.kill()
+        holder.wait()
+        if holder.stdout is not None:
+            holder.stdout.close()
+    assert run(spark, embedded_cluster, tmp_path / "t", topic).read == 0
 
 
 def test_bodies_of_avro_become_columns(

@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pytest
 
 from rocketpipe import Admin, Message
+from rocketpipe.cli import main
 from rocketpipe.testing import EmbeddedCluster
 from tests.cli.conftest import CTRL_C, Program, Terminal
 from tests.spark.conftest import require_java
@@ -69,8 +70,8 @@ def test_an_archive_that_is_killed_at_random_has_each_message_once(
     topic = make_topic(embedded_cluster, "killed", queues=2)
     send(embedded_cluster, numbered(topic, 100))
     table = tmp_path / "table"
-    command = ("archive", str(table), "--topic", topic, "--batch-rows", "300", *QUICK)
-    often = ("--interval", "50ms", "--file-size", "20KB", "--file-age", "1s")
+    command = ("archive", str(table), "--topic", topic, *QUICK)
+    often = ("--batch-rows", "300", "--interval", "50ms", "--file-size", "20KB", "--file-age", "1s")
 
     def state() -> str:
         return max((each.name for each in table.glob("_rocketpipe/state-*.json")), default="")
@@ -156,8 +157,8 @@ def test_a_full_disk_is_told_in_a_line_and_loses_nothing(
     ("arguments", "environment", "code", "line"),
     [
         (
-            ["archive", "{tmp}/t", "--topic", "orders"],
-            {"PATH": "{tmp}", "JAVA_HOME": ""},
+            ["archive", "t", "--topic", "orders"],
+            {"PATH": "/nowhere", "JAVA_HOME": ""},
             1,
             "Spark needs Java 17 or newer, and there is no java on the PATH",
         ),
@@ -185,24 +186,24 @@ def test_a_full_disk_is_told_in_a_line_and_loses_nothing(
     ],
 )  # fmt: skip
 def test_what_can_not_be_done_is_told_in_a_line(
-    program: Program,
+    embedded_cluster: EmbeddedCluster,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     environment: dict[str, str],
     code: int,
     line: str,
 ) -> None:
-    def filled(text: str) -> str:
-        return text.replace("{tmp}", str(tmp_path))
-
-    finished = program(
-        *map(filled, arguments),
-        environment={name: filled(value) for name, value in environment.items()},
-    )
-    assert finished.code == code, finished.errors
-    assert line in finished.errors
-    assert finished.errors.count("\n") == 1
-    assert finished.output == ""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("NAMESRV_ADDR", embedded_cluster.namesrv)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(arguments) == code
+    output, errors = capsys.readouterr()
+    assert line in errors
+    assert errors.count("\n") == 1
+    assert output == ""
     assert not list(tmp_path.iterdir())
 
 

@@ -1,7 +1,6 @@
 """The names of Apache's settings: those that mean something here, and those that do not."""
 
 from collections.abc import Mapping
-from importlib.resources import files
 
 from rocketpipe.broker.settings import BrokerSettings
 
@@ -14,10 +13,17 @@ def split_settings(settings: Mapping[str, object]) -> tuple[dict[str, str], list
 
     The names of these come second. One that nobody knows stays: BrokerSettings will refuse it.
     """
-    ours = BrokerSettings(ha_listen_port=0).to_properties()
-    foreign = set(files("rocketpipe.broker").joinpath(_NAMES).read_text().split()) - ours.keys()
+    ours = BrokerSettings.names()
+    foreign = _foreign() if settings.keys() - ours else frozenset()  # seldom, and it is a file
     texts = {name: _text(value) for name, value in settings.items() if name not in foreign}
     return texts, [name for name in settings if name in foreign]
+
+
+def _foreign() -> frozenset[str]:
+    from importlib.resources import files  # late: it imports much
+
+    text = files("rocketpipe.broker").joinpath(_NAMES).read_text()
+    return frozenset(text.split()) - BrokerSettings.names()
 
 
 def _text(value: object) -> str:

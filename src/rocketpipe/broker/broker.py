@@ -6,6 +6,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rocketpipe.broker.access.guard import AccessGuard
 from rocketpipe.broker.checks import SendChecks
@@ -28,7 +29,6 @@ from rocketpipe.broker.registration import Registration
 from rocketpipe.broker.replication import Slaves
 from rocketpipe.broker.sent_properties import PropertyTreatment
 from rocketpipe.broker.settings import BrokerSettings
-from rocketpipe.broker.slave import SlaveSync
 from rocketpipe.broker.store.atomic_file import AtomicFile
 from rocketpipe.broker.store.disk import Disk, RealDisk
 from rocketpipe.broker.store.message_store import MessageStore
@@ -46,6 +46,9 @@ from rocketpipe.remoting.server import Server
 from rocketpipe.remoting.tls import ServerTls
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.message_id import UniqueIdGenerator
+
+if TYPE_CHECKING:
+    from rocketpipe.broker.slave import SlaveSync
 
 log = logging.getLogger(__name__)
 
@@ -140,13 +143,14 @@ class Broker:
         tables = (self.topics, self.groups, self.offsets, self.delays, self.timers)
         self._saved_tables = [*(table.saved for table in tables), *self.pop.saved]
         # Known when it listens.
+        self.started_ms: int
         self.address: Address
         self.ha_address: Address
         self.store_host: bytes
         self.property_treatment: PropertyTreatment
         self.transactions: Transactions
         self.registration: Registration
-        self.slave_sync: SlaveSync
+        self.slave_sync: SlaveSync  # of a slave
         self._dispatch: Handler = _not_yet
         self._dispatch_vip: Handler = _not_yet
         self._servers: list[Server] = []
@@ -268,6 +272,7 @@ class Broker:
     def _serve(self) -> None:
         """Make the parts that had to know our address; from now on requests are answered."""
         settings, address = self.settings, self.address
+        self.started_ms = self.clock.wall_ms()
         self.store_host = packed_host(str(address))
         next_unique_id = UniqueIdGenerator(
             self.store_host[:-4],
@@ -298,8 +303,22 @@ class Broker:
             ha_address=self.ha_address,
             tls=self._tls.client,
         )
+        if settings.is_slave:
+            self._make_slave()
+        handlers = all_handlers(self)
+        if settings.faults_enable:
+            handlers[CONTROL_FAULTS] = self._fault_layer.control
+        on_vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
+        self._dispatch, self._dispatch_vip = (
+            self._fault_layer.around(self.access.around(dispatch_by_code(each)))
+            for each in (handlers, on_vip)
+        )
+
+    def _make_slave(self) -> None:
+        from rocketpipe.broker.slave import SlaveSync  # late: masters need none of it
+
         self.slave_sync = SlaveSync(
-            settings,
+            self.settings,
             self.store,
             self.topics,
             self.groups,
@@ -310,14 +329,6 @@ class Broker:
             self.network,
             tls=self._tls.client,
             credentials=lambda: self.access.inner_client,
-        )
-        handlers = all_handlers(self)
-        if settings.faults_enable:
-            handlers[CONTROL_FAULTS] = self._fault_layer.control
-        on_vip = {code: handler for code, handler in handlers.items() if code not in NOT_ON_VIP}
-        self._dispatch, self._dispatch_vip = (
-            self._fault_layer.around(self.access.around(dispatch_by_code(each)))
-            for each in (handlers, on_vip)
         )
 
     def _tell_of_faults(self) -> None:

@@ -1,6 +1,6 @@
 """The settings of a broker, with RocketMQ's defaults, also by RocketMQ's own names."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import field, fields
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
@@ -154,6 +154,11 @@ class BrokerSettings:
     @property
     def is_slave(self) -> bool:
         return self.broker_role is BrokerRole.SLAVE
+
+    @staticmethod
+    def names() -> Set[str]:
+        """RocketMQ's names of all that can be set."""
+        return _PROPERTIES.keys()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:

@@ -27,7 +27,7 @@ from rocketpipe.errors import InvalidSetting, JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from rocketpipe.spark.jobs.sending import Sent
+    from rocketpipe.spark.jobs.row_sending import Sent
 
 DEFAULT_NAMESRV = "127.0.0.1:9876"  # where `rocketpipe serve` listens
 DEFAULT_MASTER = "local[*]"
@@ -94,14 +94,17 @@ def require_spark(args: argparse.Namespace) -> None:
 
 @contextmanager
 def job_session(args: argparse.Namespace, name: str) -> "Iterator[SparkSession]":
-    """A session for a command, stopped at its end."""
+    """A session for a command, stopped at its end; Spark's errors become one line each."""
+    require_spark(args)
+    from rocketpipe.spark.jobs.failures import one_line_errors
     from rocketpipe.spark.jobs.session import spark_session
 
     session = spark_session(
         f"rocketpipe {name}", master=args.master, conf=dict(args.conf), quiet=not args.debug
     )
     try:
-        yield session
+        with one_line_errors():
+            yield session
     finally:
         _stop(session)
 

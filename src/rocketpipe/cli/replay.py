@@ -26,7 +26,7 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
         "replay",
         help="send stored messages again",
         description="Send messages of a topic again, marked in their properties, so that the same "
-        "command sends no message twice. Dead letters (%%DLQ%%GROUP) go to the topics they came "
+        "command sends no message twice. Dead letters (%DLQ%GROUP) go to the topics they came "
         "from.",
         parents=[job_options()],
     )

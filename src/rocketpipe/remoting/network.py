@@ -222,12 +222,17 @@ class _SocketListener:
 
 
 async def _listening_socket(address: Address) -> socket.socket:
-    found = await asyncio.get_running_loop().getaddrinfo(
-        address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
+    try:
+        # A number needs nobody to look it up, and so no thread.
+        flags = passive | socket.AI_NUMERICHOST
+        found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(address.host, address.port, type=kind, flags=passive)
     # One socket, so that port 0 gives one port. "localhost" has addresses of both kinds, and
     # whoever looks for a broker there tries 127.0.0.1.
-    family, kind, number, _, place = min(found, key=lambda info: info[0] != socket.AF_INET)
+    family, _, number, _, place = min(found, key=lambda info: info[0] != socket.AF_INET)
     listening = socket.socket(family, kind, number)  # as the number is TCP's, asyncio sets NODELAY
     try:
         listening.setblocking(False)

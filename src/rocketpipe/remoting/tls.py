@@ -4,6 +4,7 @@ import ssl
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.lazy_dataclass import dataclass
@@ -90,19 +91,29 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """What a server needs to speak TLS; InvalidSetting names a file that can't be used."""
     if settings.cert_file is None and not settings.self_signed:
         raise InvalidSetting("a TLS server needs cert_file")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    kind = ssl.SSLContext if settings.cert_file is not None else _SelfSigned
+    context = kind(ssl.PROTOCOL_TLS_SERVER)
     context.verify_mode = {
         ClientAuth.NONE: ssl.CERT_NONE,
         ClientAuth.OPTIONAL: ssl.CERT_OPTIONAL,
         ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
     }[settings.client_auth]
     _load_files(context, settings)
-    if settings.cert_file is None:
-        # Late: only a server without a certificate needs it.
-        from rocketpipe.remoting.self_signed import load_self_signed
-
-        load_self_signed(context)
     return context
+
+
+class _SelfSigned(ssl.SSLContext):
+    """Makes its certificate when the first peer speaks TLS, as it takes long and few do."""
+
+    _has_certificate = False
+
+    def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
+        if not self._has_certificate:
+            from rocketpipe.remoting.self_signed import load_self_signed
+
+            load_self_signed(self)
+            self._has_certificate = True
+        return super().wrap_bio(*args, **options)
 
 
 def _load_files(context: ssl.SSLContext, settings: TlsSettings) -> None:

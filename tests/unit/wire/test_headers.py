@@ -8,11 +8,11 @@ from rocketpipe.codes import RequestCode
 from rocketpipe.errors import MalformedHeader
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.headers import Header, Request, _slots
-from rocketpipe.wire.requests import REQUESTS
 from rocketpipe.wire.requests.admin import DeleteSubscriptiongroup
 from rocketpipe.wire.requests.clients import UnregisterClient
 from rocketpipe.wire.requests.reading import GetMaxOffset, Offset
 from rocketpipe.wire.requests.sending import SendMessage, SendMessageV2
+from tests.all_requests import REQUESTS
 
 every_request = pytest.mark.parametrize("request_type", REQUESTS.values(), ids=lambda r: r.__name__)
 HEADERS: list[type[Header]] = [

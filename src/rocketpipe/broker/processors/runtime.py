@@ -43,8 +43,7 @@ class _RuntimeProcessor:
         self._settings = broker.settings
         self._store = broker.store
         self._clock = broker.clock
-        self._started_ms = broker.clock.wall_ms()
-        self._version = DataVersion(timestamp=self._started_ms)
+        self._version = DataVersion(timestamp=broker.started_ms)
 
     def info(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         body = KVTable(table=self._info()).encode()
@@ -61,8 +60,8 @@ class _RuntimeProcessor:
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": str(PROTOCOL_VERSION),
             "brokerActive": write_bool(not settings.is_slave),
-            "bootTimestamp": str(self._started_ms),
-            "runtime": describe_duration((self._clock.wall_ms() - self._started_ms) // 1000),
+            "bootTimestamp": str(self._broker.started_ms),
+            "runtime": describe_duration((self._clock.wall_ms() - self._broker.started_ms) // 1000),
             "startAcceptSendRequestTimeStamp": str(settings.start_accept_send_request_timestamp_ms),
             # In and out.
             "putTps": rates.describe("put"),

@@ -80,16 +80,16 @@ class ArchiveTable:
     def open(self, settings: dict[str, Any]) -> State:
         """Take it over as the last run left it; JobError if it is not an archive of these
         settings. `settings` is what a new table is made for."""
+        if self.read_state() is None and (self.folder.names(CHECKPOINT) or self._holds_files()):
+            raise JobError(
+                f"{self.path} holds files, but is no archive of ours: choose another folder"
+            )
         self._lock()
-        state = self.read_state()
+        state = self.read_state()  # again, as nobody else changes it now
         if state is None:
-            if self.folder.names(CHECKPOINT) or self._holds_files():
-                raise JobError(
-                    f"{self.path} holds files, but is no archive of ours: choose another folder"
-                )
             self.folder.make(OPEN)
             state = State(number=0, settings=settings)
-            self._write(state)
+            self.folder.write_json(_name(0), asdict(state))
         elif state.query is not None and state.query != self._query():
             raise JobError(
                 f"the checkpoint of {self.path} was removed or replaced: archive into a new folder"
@@ -104,6 +104,8 @@ class ArchiveTable:
         if self.state is not None and self.state.batch < 0:
             self.folder.delete(HOME)
             self.state = None
+            if lock := _LOCKS.pop(self._lock_path, None):
+                lock.close()
 
     def read_state(self) -> State | None:
         numbers = [
@@ -150,7 +152,7 @@ class ArchiveTable:
                 quarantined=state.quarantined + bad_expected,
                 waiting=(*state.waiting, *good, *bad),
             )
-        except BaseException:
+        except Exception:
             self._delete_drafts()  # a full disk needs the room
             raise
 
@@ -176,7 +178,7 @@ class ArchiveTable:
         number = state.number + 1
         try:
             moves = self._join([each for each in merges if len(each.files) > 1], number)
-        except BaseException:
+        except Exception:
             self._delete_drafts()
             raise
         moves += [
@@ -262,13 +264,9 @@ class ArchiveTable:
 
     def _advance(self, **changes: Any) -> None:
         state = replace(self._state, number=self._state.number + 1, **changes)
-        self._write(state)
-        self.state = state
-
-    def _write(self, state: State) -> None:
         self.folder.write_json(_name(state.number), asdict(state))
-        if state.number >= STATES_KEPT:
-            self.folder.delete(_name(state.number - STATES_KEPT))
+        self.state = state
+        self.folder.delete(_name(state.number - STATES_KEPT))
 
     def _finish_moves(self) -> None:
         state = self._state
@@ -281,6 +279,9 @@ class ArchiveTable:
         self._advance(moves=(), obsolete=())
 
     def _delete_drafts(self) -> None:
+        """Delete what nobody lists. What is true stands on the disk: an error may have come just
+        after a change."""
+        self.state = self.read_state()
         known = {each.name for each in self._state.waiting}
         known |= {name for name, _ in self._state.moves} | set(self._state.obsolete)
         for name in self.folder.names(OPEN):
@@ -294,9 +295,13 @@ class ArchiveTable:
     def _holds_files(self) -> bool:
         return any(not each.startswith(HOME) for each in self.folder.names())
 
+    @property
+    def _lock_path(self) -> str:
+        return self.folder.child(f"{HOME}/lock")
+
     def _lock(self) -> None:
         self.folder.make(HOME)
-        path = self.folder.child(f"{HOME}/lock")
+        path = self._lock_path
         if not path.startswith("file:") or path in _LOCKS:
             return
         file = Path(path.removeprefix("file:")).open("w")  # noqa: SIM115 - kept while we live

@@ -89,7 +89,9 @@ class Folder:
         return value
 
     def write_json(self, name: str, value: dict[str, Any]) -> None:
-        """Atomic: the file is there as a whole, or not at all. It must be new."""
+        """Atomic: the file is there as a whole, or not at all. JobError unless it is new."""
+        if self.exists(name):
+            raise JobError(f"somebody else has written {self.child(name)}")
         draft = f"{name}.new"
         stream = self._fs.create(self._at(draft), True)
         try:

@@ -29,14 +29,8 @@ from rocketpipe.spark.jobs.publish_rows import (
     read_files,
 )
 from rocketpipe.spark.jobs.publish_state import PublishState, state_file
-from rocketpipe.spark.jobs.sending import (
-    Sending,
-    Sent,
-    connection_options,
-    queues_of,
-    send_rows,
-    stored_rows,
-)
+from rocketpipe.spark.jobs.row_sending import Sending, Sent
+from rocketpipe.spark.jobs.sending import connection_options, queues_of, send_rows, stored_rows
 from rocketpipe.spark.write_options import WriteOptions
 
 CLOCKS_APART_MS = 300_000  # that a broker's clock may be behind ours

@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.bodies import spark_schema
-from rocketpipe.spark.jobs.sending import NAME, PROBLEM, ROW, UNIT
+from rocketpipe.spark.jobs.row_sending import NAME, PROBLEM, ROW, UNIT
 
 if TYPE_CHECKING:
     from rocketpipe.spark.jobs.publish import PublishSettings

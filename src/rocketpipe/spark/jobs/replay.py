@@ -27,17 +27,8 @@ from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.progress import OnProgress, Progress
-from rocketpipe.spark.jobs.sending import (
-    NAME,
-    PROBLEM,
-    ROW,
-    UNIT,
-    Sending,
-    Sent,
-    connection_options,
-    queues_of,
-    send_rows,
-)
+from rocketpipe.spark.jobs.row_sending import NAME, PROBLEM, ROW, UNIT, Sending, Sent
+from rocketpipe.spark.jobs.sending import connection_options, queues_of, send_rows
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.spark.row_ids import task_digits
 from rocketpipe.spark.write_options import WriteOptions
