@@ -1,4 +1,4 @@
-"""Writes docs/api.md: the public names, their signatures and what they give, from the code itself."""
+"""Writes docs/api.md from the code: the public names, their signatures, and what they give."""
 
 import dataclasses
 import inspect
@@ -19,10 +19,11 @@ HEAD = """\
 
 <!-- Made by scripts/api_docs.py from the code; a test fails when it is out of date. -->
 
-`from rocketpipe import ...` finds the first part, `from rocketpipe.testing import ...` the second; errors
-are in `rocketpipe.errors` and have [a page of their own](errors.md). Whatever else the package holds may change
-without notice. Each class with `Async` in its name has the methods of the one without, to be awaited:
-only the latter is told here. Settings are told in [settings.md](settings.md).
+`from rocketpipe import ...` finds the first part, `from rocketpipe.testing import ...` the second;
+errors are in `rocketpipe.errors` and have [a page of their own](errors.md). Whatever else the
+package holds may change without notice. Each class with `Async` in its name has the methods of the
+one without, to be awaited: only the latter is told here. Settings are told in
+[settings.md](settings.md).
 """
 
 # What has no docstring of its own.
@@ -86,7 +87,7 @@ def _members(kind: type) -> Iterator[str]:
             yield f"- `{name}`: {remark}"
     for base in kind.__mro__[1:]:
         if _is_told(base):
-            yield f"- and what [`{base.__name__}`](#{base.__name__.lower()}) has"
+            yield f"- and what `{base.__name__}` has"
     for name in dir(kind):
         home = next(each for each in kind.__mro__ if name in vars(each))
         if name.startswith("_") or name in fields or (home is not kind and not _is_ours(home)):
@@ -94,9 +95,12 @@ def _members(kind: type) -> Iterator[str]:
         member = inspect.getattr_static(kind, name)
         if isinstance(member, property):
             yield f"- `{name}`: {_text(member)}"
-        elif isinstance(member, classmethod | staticmethod) or inspect.isfunction(member):
-            if not hasattr(tuple, name):
-                yield f"- `{name}{_signature(getattr(kind, name))}`: {_text(member)}"
+        elif _is_method(member) and not hasattr(tuple, name):
+            yield f"- `{name}{_signature(getattr(kind, name))}`: {_text(member)}"
+
+
+def _is_method(member: object) -> bool:
+    return isinstance(member, classmethod | staticmethod) or inspect.isfunction(member)
 
 
 def _is_told(kind: type) -> bool:

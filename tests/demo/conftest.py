@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -18,6 +18,7 @@ from tests.spark.conftest import require_java
 ROOT = Path(__file__).parents[2]
 END_SECONDS_MAX = 400.0  # a busy machine
 GONE_SECONDS_MAX = 20.0
+DEMO = ("-m", "rocketpipe", "demo")
 _MARK = "ROCKETPIPE_TEST_MARK"
 
 
@@ -32,11 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class DemoProcess:
     """`rocketpipe demo`, or a program that runs it, with results in a folder."""
 
-    def __init__(self, folder: Path, *arguments: str, program: tuple[str, ...]) -> None:
+    def __init__(self, folder: Path, *arguments: str, program: Sequence[str]) -> None:
         self.folder = folder
         self._mark = uuid4().hex
         self._process = subprocess.Popen(
-            [sys.executable, *program, "demo", "--out", str(folder), *arguments],
+            [sys.executable, *program, "--out", str(folder), *arguments],
             cwd=ROOT,
             text=True,
             stdout=subprocess.PIPE,
@@ -103,7 +104,7 @@ def start_demo(tmp_path: Path) -> Iterator[StartDemo]:
     require_java()
     started: list[DemoProcess] = []
 
-    def start(*arguments: str, program: tuple[str, ...] = ("-m", "rocketpipe")) -> DemoProcess:
+    def start(*arguments: str, program: Sequence[str] = DEMO) -> DemoProcess:
         folder = tmp_path / f"out-{len(started)}"
         started.append(DemoProcess(folder, *arguments, program=program))
         return started[-1]

@@ -1,6 +1,6 @@
 """`rocketpipe demo`, but somebody takes a message out of the table, or puts one in once more.
 
-    python tampered_demo.py remove|repeat demo ...
+python tampered_demo.py remove|repeat demo ...
 """
 
 import sys

@@ -5,6 +5,7 @@ and against one cluster; all of `sh` in one shell; a Python example with `def te
 comment on the line before says what is special:
 
     <!-- not run: why not -->      a reader is to see it, and a test can't do it
+    <!-- run by tests/... -->      that test runs it, as it needs more than a shell and a cluster
     <!-- in the background -->     what a reader leaves running in a terminal of its own
     <!-- file: shop.py -->         a reader saves it under this name; a later example runs it
     <!-- exit code 1 -->           it shows how something fails
@@ -29,6 +30,11 @@ _FENCE = re.compile(
 _SPARK_COMMANDS = re.compile(r"\brocketpipe (?:archive|publish|replay|audit|demo)\b|\bspark-submit")
 
 
+def name_of(document: Path) -> str:
+    """Its path in the repository, if it is there."""
+    return str(document.relative_to(ROOT) if ROOT in document.parents else document)
+
+
 class Example(NamedTuple):
     document: Path
     line: int  # of its first line
@@ -38,11 +44,11 @@ class Example(NamedTuple):
 
     @property
     def place(self) -> str:
-        return f"{self.document.relative_to(ROOT)}:{self.line}"
+        return f"{name_of(self.document)}:{self.line}"
 
     @property
     def is_run(self) -> bool:
-        return self.language in RUN and not (self.note or "").startswith("not run: ")
+        return self.language in RUN and not (self.note or "").startswith(("not run: ", "run by "))
 
     @property
     def is_in_background(self) -> bool:

@@ -8,14 +8,13 @@ import sys
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rocketpipe.testing import EmbeddedCluster
 from tests.docs.documents import ROOT, Example
 from tests.docs.shell import Shell, Typed
 
-END_SECONDS_MAX = 300.0
+END_SECONDS_MAX = 900.0  # a Spark on a busy machine takes minutes
 NAMESRV = "127.0.0.1:9876"  # where documents expect a cluster: that of `rocketpipe serve`
 BROKER_PORTS = (10911, 10921, 10931)
 
@@ -33,12 +32,7 @@ class Session:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ending.close()
 
     @property
@@ -77,7 +71,9 @@ class Session:
         try:
             ended = self._shell.type(text, may_fail=example.exit_code != 0)
         finally:
+            in_time = is_late.is_alive()
             is_late.cancel()
+        assert in_time, f"{example.place} does not end: {ended.output}\n{ended.errors}"
         if "rocketpipe serve" in example.text:
             first = self._shell.wait_printed(END_SECONDS_MAX)
             assert first, f"{example.place} does not get ready: {ended.errors}"

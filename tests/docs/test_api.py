@@ -1,4 +1,4 @@
-"""docs/api.md is what the code says, and the code says of every public name what its caller gets."""
+"""docs/api.md is what the code says, and the code says of each name what its caller gets."""
 
 import inspect
 from collections.abc import Iterator
@@ -51,5 +51,7 @@ def test_every_public_name_says_what_its_caller_gets(name: str, thing: object) -
 def test_help_of_a_client_begins_with_what_it_does_and_an_example() -> None:
     for kind in ("Producer", "PullConsumer", "PushConsumer", "Admin", "TransactionProducer"):
         for name in (kind, f"Async{kind}"):
-            text = inspect.getdoc(getattr(rocketpipe, name)) or ""
+            text = " ".join((inspect.getdoc(getattr(rocketpipe, name)) or "").split())
             assert f"with {name}(" in text, f"help(rocketpipe.{name}) shows no example"
+            if kind != "TransactionProducer":  # which is a Producer
+                assert "Settings are those of" in text, f"help(rocketpipe.{name}): which settings?"

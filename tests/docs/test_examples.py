@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.documents import DOCUMENTS, READ, ROOT, RUN, examples
+from tests.docs.documents import DOCUMENTS, READ, ROOT, RUN, examples, name_of
 from tests.docs.session import Session
 from tests.spark.conftest import require_java
 
@@ -18,7 +18,7 @@ def followed(document: Path) -> list[object]:
     marks = [pytest.mark.slow]
     if any(each.starts_spark for each in here):
         marks.append(pytest.mark.spark)
-    return [pytest.param(document, id=document.stem, marks=marks)]
+    return [pytest.param(document, id=name_of(document), marks=marks)]
 
 
 @pytest.mark.parametrize("document", [each for one in DOCUMENTS for each in followed(one)])
@@ -33,7 +33,7 @@ def test_a_document_can_be_followed(
                 session.follow(example)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.stem)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_example_says_what_it_is(document: Path) -> None:
     for example in examples(document):
         assert example.language in RUN | READ, (
@@ -42,21 +42,25 @@ def test_every_example_says_what_it_is(document: Path) -> None:
         )
         if example.note is not None:
             assert re.fullmatch(
-                r"not run: .{10,}|in the background|file: [\w.-]+|exit code [1-9]\d*", example.note
+                r"not run: .{10,}|run by tests/\S+|in the background|file: \S+|exit code [1-9]\d*",
+                example.note,
             ), f"{example.place}: tests/docs/documents.py does not know {example.note!r}"
+            if example.note.startswith("run by "):
+                test = ROOT / example.note.removeprefix("run by ")
+                assert document.name in test.read_text(), f"{example.place}: {test} does not run it"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.stem)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_no_example_hides_in_an_indented_block(document: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     before = ""
-    for number, line in enumerate(prose.splitlines(), 1):
-        is_code = line.startswith("    ") and not before.startswith(("-", "*", " ")) and line.strip()
-        assert not (is_code and not before[:1].isdigit()), (
-            f"{document.relative_to(ROOT)}, about line {number}: {line.strip()!r} is indented code, "
-            "which no test runs: fence it, and say whether it is sh, python or text"
+    for line in filter(str.strip, prose.splitlines()):
+        is_in_list = before.startswith(("-", "*", " ")) or before[:1].isdigit()
+        assert is_in_list or not line.startswith("    "), (
+            f"{name_of(document)}: {line.strip()!r} is indented code, which no test runs: "
+            "fence it, and say whether it is sh, python or text"
         )
-        before = line if line.strip() else before
+        before = line
 
 
 def slug(heading: str) -> str:
@@ -65,7 +69,7 @@ def slug(heading: str) -> str:
     return text.strip().replace(" ", "-")
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda each: each.stem)
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_leads_somewhere(document: Path) -> None:
     prose = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
@@ -73,7 +77,7 @@ def test_every_link_leads_somewhere(document: Path) -> None:
             continue
         path, _, anchor = target.partition("#")
         file = (document.parent / path).resolve() if path else document
-        assert file.exists(), f"{document.name} links to {target}, which is not there"
+        assert file.exists(), f"{name_of(document)} links to {target}, which is not there"
         if anchor:
             headings = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
             assert anchor in map(slug, headings), f"{document.name}: no heading for {target}"

@@ -8,12 +8,12 @@ from pyspark.sql import SparkSession
 
 from rocketpipe import Message
 from rocketpipe.testing import EmbeddedCluster
-from tests.docs.documents import DOCUMENTS, examples
+from tests.docs.documents import DOCUMENTS, examples, name_of
 from tests.docs.session import NAMESRV
 from tests.spark.topics import TIMEOUT, send
 
 WITH_SPARK = [
-    pytest.param(document, id=document.stem)
+    pytest.param(document, id=name_of(document))
     for document in DOCUMENTS
     if any(each.is_run and each.needs_session for each in examples(document))
 ]

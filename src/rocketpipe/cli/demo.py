@@ -19,7 +19,7 @@ from rocketpipe.cli.texts import seconds
 from rocketpipe.client.queue_choice import POLICIES
 from rocketpipe.demo.scenario import SCENARIOS
 from rocketpipe.demo.settings import DemoSettings
-from rocketpipe.demo.view import Lines, Picture, Silence, View, show_latency
+from rocketpipe.demo.view import Lines, Picture, View, show_latency
 from rocketpipe.errors import JobError
 
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ def run(args: argparse.Namespace, sufferer: "Sufferer | None" = None) -> bool:
     settings.make_folder()
     from rocketpipe.demo.demo import Demo
 
-    with _log_to(settings.folder / "demo.log"), _view(args) as view:
-        view.say(f"all results go to {settings.folder}")
+    with _log_to(settings.folder / "demo.log"), _view() as view:
+        runs = f"{len(POLICIES)} runs" if settings.compare else "a run"
+        view.say(f"{runs} of {settings.seconds:g} s; all results go to {settings.folder}")
         result = Demo(settings, partial(_cluster, args, settings, sufferer), view).run()
     print_result(result, is_json=args.json)
     return not result.problems
@@ -150,10 +151,7 @@ def _cluster(
 
 
 @contextmanager
-def _view(args: argparse.Namespace) -> Iterator[View]:
-    if args.json:
-        yield Silence()
-        return
+def _view() -> Iterator[View]:
     # A copy of stderr: while Java starts, the original is away.
     with os.fdopen(os.dup(sys.stderr.fileno()), "w") as stderr:
         if not stderr.isatty():

@@ -22,11 +22,15 @@ from rocketpipe.demo.view import Snapshot, View
 from rocketpipe.report.facts import Event, PolicySummary, Reconciled, ReportFacts
 from rocketpipe.report.page import write_report
 from rocketpipe.spark.jobs.audit import AuditSettings, audit
+from rocketpipe.spark.jobs.failures import one_line_errors
 
 SPARK_CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
-    "spark.sql.streaming.noDataProgressEventInterval": "2000",
+    "spark.python.authenticate.socketTimeout": "120s",  # workers start slowly on a busy machine
+    # Much code runs once, on little data: to make it fast takes longer than to run it slowly.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": "false",
 }
 OpenCluster = Callable[[Path], AbstractContextManager[Subject]]
 
@@ -52,9 +56,9 @@ class RunResult:
         """What must not be, a line each."""
         found = []
         if self.lost:
-            found.append(f"{self.lost} messages were acknowledged, and are not stored")
+            found.append(f"messages that were acknowledged, and are not stored: {self.lost}")
         if customers := self.books.out_of_order:
-            found.append(f"the orders of {len(customers)} customers are out of order")
+            found.append(f"customers whose orders are out of order: {len(customers)}")
         told = {row.topic: (row.sent, row.acknowledged) for row in self._reconciled}
         for topic, totals in self.sent.topics.items():
             if told.get(topic) != (mine := (totals.sends, totals.acknowledged)):
@@ -154,6 +158,7 @@ class Demo:
         self._show("reconciling", policy)
         return self.conclude(run, sent)
 
+    @one_line_errors()
     def conclude(self, run: Run, sent: Sent) -> RunResult:
         """From the tables alone: the cluster may be gone."""
         books = run.close_books(sent)
@@ -166,7 +171,7 @@ class Demo:
             ),
         )
         try:
-            facts = found.facts(f"{run.settings.scenario}, {run.policy}")
+            facts = found.facts(f"rocketpipe demo: {run.settings.scenario}, under {run.policy}")
             found.write(str(run.tables / "audit"))
         finally:
             found.close()
@@ -230,11 +235,11 @@ class Demo:
             },
             versions=_versions(run),
             how_to_reproduce=_command(settings, run.policy),
-            notes=(*facts.notes, *_notes(result)),
+            remarks=_remarks(result),
         )
 
 
-def _notes(result: RunResult) -> list[str]:
+def _remarks(result: RunResult) -> list[str]:
     """What the pictures do not say by themselves."""
     sent, books = result.sent, result.books
     free, bound = sent.topics[result.activity], sent.topics[result.orders]

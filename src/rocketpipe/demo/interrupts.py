@@ -27,7 +27,10 @@ class Interrupts:
             signal.signal(number, handler)
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Its result; an interrupt cancels it, and is raised when it has cleaned up."""
+        """Its result; an interrupt cancels it, and is raised when it has cleaned up.
+
+        Of several errors at once, as a TaskGroup raises them, it is the first.
+        """
 
         async def main() -> _T:
             loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -45,6 +48,8 @@ class Interrupts:
             return asyncio.run(main())
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+        except BaseExceptionGroup as group:
+            raise _first(group) from group
 
     def _listen(self) -> None:
         for number in _SIGNALS:
@@ -59,3 +64,9 @@ class Interrupts:
         if not self._is_interrupted:
             self._is_interrupted = True
             task.cancel()
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -13,7 +13,7 @@ from rocketpipe.errors import JobError
 from rocketpipe.report.facts import MicroBatch
 from rocketpipe.spark.jobs.archive import ArchiveSettings, settle, start_archive
 from rocketpipe.spark.jobs.attempts import RECORDS
-from rocketpipe.spark.jobs.failures import job_error
+from rocketpipe.spark.jobs.failures import one_line, one_line_errors
 from rocketpipe.spark.jobs.progress import lag_of
 
 MESSAGES, ATTEMPTS = "messages", "attempts"
@@ -59,6 +59,7 @@ class Pipeline:
         self._stopping = Event()
         self._poller = Thread(target=self._poll, name="rocketpipe-demo-pipeline", daemon=True)
 
+    @one_line_errors()
     def start(self) -> None:
         self._recorded.mkdir(parents=True, exist_ok=True)  # Spark wants to see it
         self._queries[MESSAGES] = start_archive(self._spark, self._archive)
@@ -77,7 +78,7 @@ class Pipeline:
     def check(self) -> None:
         """JobError if a query has failed; this does not block."""
         if self._failure is not None:
-            raise job_error(self._failure)
+            raise JobError(one_line(self._failure)) from self._failure
 
     def drain(self) -> None:
         """Returns when all that is there is in the tables, and the queries have ended."""
@@ -97,7 +98,7 @@ class Pipeline:
             if thread.is_alive():
                 raise JobError(f"Spark is not done after {DRAIN_SECONDS_MAX:.0f} s")
         if failures:
-            raise job_error(failures[0]) from failures[0]
+            raise JobError(one_line(failures[0])) from failures[0]
         self.stop()
         settle(self._spark, self._archive)
 

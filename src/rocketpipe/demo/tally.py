@@ -100,10 +100,11 @@ class Tally:
         return [elapsed for _, elapsed, kind in self._recent.get(broker, ()) if kind == STORED]
 
     def _state(self, broker: str, isolated_by: int, producers: int) -> str:
-        kinds = Counter(kind for *_, kind in self._recent.get(broker, ()))
+        recent = self._recent[broker]
+        kinds = Counter(kind for *_, kind in recent)
         usual = quantile(self._latencies(broker), 0.5)
         if kinds[UNREACHABLE]:
-            state = "down" if not kinds[STORED] else "unsteady"
+            state = "down" if recent[-1][-1] == UNREACHABLE else "just back"
         elif kinds[BUSY]:
             state = "busy"
         elif kinds[FAILED]:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from rocketpipe.demo.scenario import Event
@@ -57,19 +56,6 @@ class View(AbstractContextManager["View"], Protocol):
         """A line that stays."""
 
 
-class Silence(View):
-    """For programs, which read the result alone."""
-
-    def show(self, snapshot: Snapshot) -> None:
-        pass
-
-    def say(self, text: str) -> None:
-        pass
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-
 class Lines(View):
     """A line every few seconds, and one for whatever happens."""
 
@@ -114,12 +100,7 @@ class Picture(View):
         self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
 
     def show(self, snapshot: Snapshot) -> None:

@@ -30,6 +30,8 @@ class Admin(BlockingClient):
     with Admin(namesrv="127.0.0.1:9876") as admin:
         admin.create_topic("orders", queues=8)
         stats = admin.topic_stats("orders")
+
+    Settings are those of ClientSettings, by name or as such an object.
     """
 
     def __init__(

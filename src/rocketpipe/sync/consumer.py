@@ -26,6 +26,8 @@ class PullConsumer(BlockingClient):
         consumer.subscribe("orders", "paid || refunded")
         for message in consumer:
             ...
+
+    Settings are those of PullConsumerSettings, by name or as such an object.
     """
 
     _LISTENS = True
@@ -188,6 +190,8 @@ class PushConsumer(BlockingClient):
         "billing", on_messages, subscriptions={"orders": "paid"}, namesrv="127.0.0.1:9876"
     ):
         threading.Event().wait()
+
+    Settings are those of PushConsumerSettings, by name or as such an object.
     """
 
     _LISTENS = True

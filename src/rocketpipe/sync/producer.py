@@ -32,6 +32,8 @@ class Producer(BlockingClient):
 
     with Producer("order-service", namesrv="127.0.0.1:9876") as producer:
         result = producer.send(Message("orders", b"...", tags="paid", keys=["o-1"]))
+
+    Settings are those of ProducerSettings, by name or as such an object. Many threads may share it.
     """
 
     def __init__(
