@@ -15,15 +15,9 @@ every_module = pytest.mark.parametrize(
 )
 
 # What each part may import of the others. Imports go one way:
-<<<<<<< HEAD
 # codes, errors, host, message, clock, lazy_dataclass, lazy_names, compiled <- wire <- remoting
 # <- client | broker | nameserver <- sync <- spark; report has its facts from whoever calls it
 BASE = {"codes", "errors", "host", "message", "clock", "lazy_dataclass", "lazy_names", "compiled"}
-=======
-# codes, errors, host, message, clock, lazy_dataclass, lazy_names <- wire <- remoting
-# <- client | broker | nameserver <- sync <- spark; report has its facts from whoever calls it
-BASE = {"codes", "errors", "host", "message", "clock", "lazy_dataclass", "lazy_names"}
->>>>>>> refs/heads/docs
 PROTOCOL = BASE | {"wire", "remoting"}
 ALLOWED: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
