@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import gc
 import json
 import signal
 import sys
@@ -84,6 +85,7 @@ def _slaves(text: str) -> int | dict[str, int]:
 
 
 def run(args: argparse.Namespace) -> None:
+    gc.disable()  # nothing of what is made until we serve is garbage: see _tell
     # Late, here and below: brokers take long to import, and no other command needs them.
     from rocketpipe.testing.cluster_settings import ClusterSettings
 
@@ -165,3 +167,5 @@ def _told(broker: "ServerPlan | EmbeddedBroker") -> dict[str, object]:
 
 def _tell(namesrv: str, brokers: list[dict[str, object]], *, is_json: bool) -> None:
     print(json.dumps({"namesrv": namesrv, "brokers": brokers}) if is_json else namesrv, flush=True)
+    gc.freeze()  # what is there will stay: nobody has to look at it ever again
+    gc.enable()
