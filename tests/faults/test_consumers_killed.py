@@ -185,5 +185,5 @@ def test_none_of_a_hundred_thousand_messages_is_lost_or_doubled_without_reason(
     for (broker, queue, offset), times in doubled.items():
         begun = [start for *place, start in members.begun if place == [broker, queue]]
         assert times + 1 <= sum(start <= offset for start in begun), (
-            f"{broker}:{queue} at {offset} came {times + 1} times, but the queue was begun at {begun}"
+            f"{broker}:{queue} at {offset} came {times + 1} times, the queue was begun at {begun}"
         )
