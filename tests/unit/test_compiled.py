@@ -404,6 +404,43 @@ def test_a_decoded_message_is_as_any_other() -> None:
         _ = message.other  # type: ignore[attr-defined]
 
 
+# Every bit of each, and every length.
+
+
+def damaged(data: bytes) -> Iterator[bytes]:
+    for at in range(len(data)):
+        yield data[:at]
+        for bit in range(8):
+            yield data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
+
+
+def test_a_flipped_bit_or_a_cut_makes_no_difference_between_the_two() -> None:
+    host = bytes([127, 0, 0, 1, 0, 0, 1, 1])
+    properties = b"TAGS\x01t\x02KEYS\x01k1 k2\x02UNIQ_KEY\x01id\x02"
+    record = pack_record(b"T", b"body", properties, 1, 2, 3, 0, 0, 6, host, 8, host, 10, 11)
+    other = pack_record(
+        *(b"T", b"", b"", 1, 2, 3, len(record), 0, 6, bytes(16) + host[4:], 8, host, 10, 11)
+    )
+    for data in damaged(record + other):
+        same(partial(decode_records, data))
+        same(partial(decode_records, data, check_crc=False))
+    entries = [(0, len(record), 0), (len(record), len(other), 0)]
+    queue: Any = FakeQueue(b"".join([ENTRY.pack(*each) for each in entries]))
+    for data in damaged(record + other):
+        log: Any = FakeLog(data)
+        limits = {"count_max": 9, "bytes_max": 9999}
+        same(partial(read_queue, log, queue, 0, **limits, accepts=None, matches=None))
+    members = [(b"one", properties, 7), (b"two", b"a\x01b\x02", 0)]
+    place = Place(b"T", 5, 1, 99, 1_700_000_000_000)
+    for data in damaged(join_batch(members)):
+        same(partial(lay_out, DRAFT._replace(body=data), None, place, SETTINGS))
+    for data in damaged(properties):
+        same(partial(lay_out, DRAFT, data, place, SETTINGS))
+    command = RemotingCommand(10, {"a": "b\x01\n", "é": ""}, b"body", "why")
+    for data in damaged(command.encode() + command.encode()):
+        same(partial(decoded, data))
+
+
 # What a producer makes.
 
 
