@@ -18,7 +18,7 @@ SECTIONS: dict[str, str] = dict(
 COMMON = SECTIONS["Options of every command that talks to a cluster"]
 
 
-JOBS = ("archive", "publish", "replay")
+JOBS = ("archive", "publish", "replay", "audit")
 
 
 def commands(

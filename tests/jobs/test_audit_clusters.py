@@ -15,13 +15,13 @@ from rocketpipe import (
     MessageQueue,
     ParquetRecorder,
     Producer,
-    SendFailed,
     SendResult,
     StoredMessage,
     TransactionProducer,
     TransactionState,
 )
 from rocketpipe.codes import RequestCode
+from rocketpipe.errors import SendFailed
 from rocketpipe.spark.jobs.archive import ArchiveSettings, archive
 from rocketpipe.spark.jobs.audit import TRACE_TOPIC, Audit, AuditSettings, audit
 from rocketpipe.testing import EmbeddedCluster

@@ -4,12 +4,14 @@ import argparse
 import platform
 import shlex
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketpipe.cli.commands import Commands
 from rocketpipe.cli.jobs import job_options, job_session, source_options
+from rocketpipe.cli.load import progress_bar
 from rocketpipe.cli.output import print_facts, print_json, print_table, print_title, say
 from rocketpipe.cli.texts import TIME_HELP, moment_ms, seconds
 
@@ -70,7 +72,10 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def run(args: argparse.Namespace) -> bool:
-    with job_session(args, "audit") as spark:
+    with (
+        job_session(args, "audit") as spark,
+        nullcontext(lambda: None) if args.json else progress_bar(None, "tables") as advance,
+    ):
         from rocketpipe.report import write_report
         from rocketpipe.spark.jobs.audit import AuditSettings, audit
 
@@ -86,7 +91,7 @@ def run(args: argparse.Namespace) -> bool:
             until_ms=args.until,
             reconciles=not args.sends_only,
         )
-        found = audit(spark, settings)
+        found = audit(spark, settings, advance)
         facts = replace(
             found.facts(args.title),
             settings=_settings(args),

@@ -40,10 +40,11 @@ class Figure:
         )
 
 
-def time_axis(facts: ReportFacts, size: Size) -> TimeAxis:
+def time_axis(facts: ReportFacts, size: Size, until_ms: int = 0) -> TimeAxis:
+    """From the first send to the last, or to a later time."""
     return TimeAxis(
         facts.started_ms,
-        max(facts.ended_ms, facts.started_ms + 1),
+        max(facts.ended_ms, facts.started_ms + 1, until_ms),
         size.left,
         size.width - RIGHT,
     )

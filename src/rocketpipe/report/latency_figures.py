@@ -120,7 +120,8 @@ def pipeline_figure(facts: ReportFacts) -> Figure:
 
     def draw(size: Size, label: str) -> Svg:
         svg = Svg(size, 0, label)
-        axis = time_axis(facts, size)
+        last = max(each.time_ms for each in facts.pipeline)  # what was sent last is read later
+        axis = time_axis(facts, size, last)
         top = draw_faults(svg, facts, axis, 4, colour) + size.font + 8
         bottom = top + 110
         shade_faults(svg, facts, axis, top, bottom, colour)

@@ -95,9 +95,10 @@ dl{display:grid;grid-template-columns:max-content 1fr;gap:4px 18px;margin:8px 0;
 dt{color:var(--soft)}dd{margin:0}
 .notes{color:var(--soft);font-size:15px;padding-left:20px}
 footer{color:var(--soft);font-size:14px;margin-top:40px}
-@media(max-width:980px){.pair,.multiples{grid-template-columns:minmax(0,1fr)}
+@media screen and (max-width:980px){.pair,.multiples{grid-template-columns:minmax(0,1fr)}
 svg.half{max-width:620px}}
-@media(max-width:799px){main{padding:18px 12px 40px}h1{font-size:24px}h2{margin-top:32px}
+@media screen and (max-width:799px){
+main{padding:18px 12px 40px}h1{font-size:24px}h2{margin-top:32px}
 .figure,.card{padding:12px 10px}svg.wide,svg.half{display:none}
 svg.narrow{display:block;max-width:560px}
 .tiles{grid-template-columns:1fr 1fr;gap:8px}.tile{padding:8px 10px}
@@ -113,6 +114,6 @@ border:0;padding:2px 6px;white-space:normal;min-width:0}
 @media print{:root{--bg:#fff;--card:#fff}body{font-size:12px}main{max-width:none;padding:0}
 svg.wide,svg.half{display:block}svg.narrow{display:none}.figure,.card,tr,.verdict{break-inside:avoid}
 h2{break-after:avoid}.pair{grid-template-columns:1fr 1fr}*{print-color-adjust:exact;
--webkit-print-color-adjust:exact}details:not([open])>*{display:block}}
+-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible}}
 @page{margin:14mm}
 """

@@ -203,7 +203,7 @@ def run(
 
 def _pipeline(seconds: int, rate: int, dice: random.Random) -> list[MicroBatch]:
     rows = []
-    for second in range(3, seconds, 3):
+    for second in range(3, seconds + 7, 3):  # it goes on when the last is sent
         lag = max(0, round(dice.gauss(rate, rate / 3)))
         for query, share in (("messages", 1.0), ("attempts", 1.03)):
             rows.append(
@@ -288,6 +288,7 @@ def hostile() -> ReportFacts:
         settings={HOSTILE: HOSTILE},
         versions={HOSTILE: HOSTILE},
         how_to_reproduce=HOSTILE,
+        remarks=[HOSTILE],
         notes=[HOSTILE],
         comparison=[PolicySummary(policy=HOSTILE, facts=facts)],
     )

@@ -1,6 +1,6 @@
 """The attempts an audit looks at: a recorder's, and those that the trace topic tells of."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +41,7 @@ def read_records(spark: SparkSession, path: str) -> DataFrame:
 def is_readable() -> Any:
     """The condition that a record tells what no attempt can be without."""
     named = ("started_ms", "elapsed_ms", "topic", "broker", "attempt")
-    condition = f.size("message_ids") > 0
+    condition = f.coalesce(f.size("message_ids"), f.lit(0)) > 0
     for name in named:
         condition &= f.col(name).isNotNull()
     return condition
@@ -98,7 +98,7 @@ def read_traces(
 
 
 class _Decoder:
-    """Bodies of trace messages into rows; a record that makes no sense is a row that says so."""
+    """Bodies of trace messages into rows, a whole Arrow batch at a time."""
 
     def __init__(self, brokers: Mapping[str, str]) -> None:
         self._brokers = brokers
@@ -106,53 +106,57 @@ class _Decoder:
         assert isinstance(described, StructType)
         self._schema = described
 
-    def __call__(self, batches: "Iterator[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
+    def __call__(self, batches: "Iterable[pyarrow.RecordBatch]") -> "Iterator[pyarrow.RecordBatch]":
         import pyarrow
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._schema)
         for batch in batches:
-            rows = [row for body in batch.column("body").to_pylist() for row in self.rows(body)]
+            bodies = batch.column("body").to_pylist()
+            rows = [row for body in bodies for row in trace_rows(body, self._brokers)]
             yield pyarrow.RecordBatch.from_pylist(rows, schema)
 
-    def rows(self, body: bytes) -> Iterator[dict[str, Any]]:
-        # One by one, so that a bad one does not take the others of its message with it.
-        for line in body.decode("utf-8", "replace").split("\x02"):
-            if not line:
-                continue
-            try:
-                (trace,) = decode_traces(line + "\x02")
-            except MalformedData as error:
-                yield {"kind": "bad", "bad": str(error)}
-                continue
-            if isinstance(trace, Pub):
-                yield self._pub(trace)
-            elif isinstance(trace, EndTransaction):
-                yield {
-                    "kind": "EndTransaction",
-                    "state": trace.state,
-                    "topic": trace.topic,
-                    "message_ids": [trace.message_id],
-                }
 
-    def _pub(self, pub: Pub) -> dict[str, Any]:
-        """Only sends that a broker stored are traced. Which attempt it was, nobody tells."""
-        ids = pub.message_id.split(",")
-        return {
-            "kind": "Pub",
-            "started_ms": pub.timestamp_ms,
-            "elapsed_ms": float(pub.cost_ms),
-            "producer_group": pub.group,
-            "topic": pub.topic,
-            "message_ids": ids,
-            "messages": len(ids),
-            "body_bytes": pub.body_length,
-            "is_transaction": pub.message_type == 1,
-            "is_delayed": pub.message_type == 3,
-            "policy": UNKNOWN_POLICY,
-            "attempt": 1,
-            "broker": self._brokers.get(pub.store_host or "", pub.store_host or "unknown"),
-            "address": pub.store_host,
-            "status": "SEND_OK" if pub.is_success else "NOT_SAFE",
-            "passed_over": {},
-        }
+def trace_rows(body: bytes, brokers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """What a trace message tells of sends; a record that makes no sense is a row that says so."""
+    # One by one, so that a bad one does not take the others of its message with it.
+    for line in body.decode("utf-8", "replace").split("\x02"):
+        if not line:
+            continue
+        try:
+            (trace,) = decode_traces(line + "\x02")
+        except MalformedData as error:
+            yield {"kind": "bad", "bad": str(error)}
+            continue
+        if isinstance(trace, Pub):
+            yield _pub_row(trace, brokers)
+        elif isinstance(trace, EndTransaction):
+            yield {
+                "kind": "EndTransaction",
+                "state": trace.state,
+                "topic": trace.topic,
+                "message_ids": [trace.message_id],
+            }
+
+
+def _pub_row(pub: Pub, brokers: Mapping[str, str]) -> dict[str, Any]:
+    """Only sends that a broker stored are traced. Which attempt it was, nobody tells."""
+    ids = pub.message_id.split(",")
+    return {
+        "kind": "Pub",
+        "started_ms": pub.timestamp_ms,
+        "elapsed_ms": float(pub.cost_ms),
+        "producer_group": pub.group,
+        "topic": pub.topic,
+        "message_ids": ids,
+        "messages": len(ids),
+        "body_bytes": pub.body_length,
+        "is_transaction": pub.message_type == 1,
+        "is_delayed": pub.message_type == 3,
+        "policy": UNKNOWN_POLICY,
+        "attempt": 1,
+        "broker": brokers.get(pub.store_host or "", pub.store_host or "unknown"),
+        "address": pub.store_host,
+        "status": "SEND_OK" if pub.is_success else "NOT_SAFE",
+        "passed_over": {},
+    }

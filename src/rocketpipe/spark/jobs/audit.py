@@ -10,7 +10,8 @@ driver, and of that no more than `audit_facts.py` allows.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -23,6 +24,7 @@ from rocketpipe.report.facts import Reconciled, ReportFacts
 from rocketpipe.spark.jobs import reconciliation, traffic
 from rocketpipe.spark.jobs.attempts import is_readable, read_records, read_traces, with_defaults
 from rocketpipe.spark.jobs.audit_facts import collect_facts, collect_reconciliation
+from rocketpipe.spark.jobs.folders import Folder
 from rocketpipe.spark.jobs.isolation import isolations, moved, passed_over, queue_counts
 from rocketpipe.spark.jobs.retries import needless_retries
 from rocketpipe.spark.jobs.skew import skew
@@ -32,6 +34,8 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TOPICS_MAX = 1000  # where none are named: more than a report can tell of
 WINDOWS_WANTED = 120
 _WINDOW_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200)
+_TABLES_AT_ONCE = 4
+_HALF = ".half"
 _GAP_MS_MIN = 1000  # evidence of an isolation that lies closer together is of one
 
 
@@ -63,17 +67,23 @@ class AuditSettings:
             raise InvalidSetting(f"until_ms is {until}: it must be after since_ms, {since}")
 
 
-def audit(spark: SparkSession, settings: AuditSettings) -> "Audit":
-    """All that can be told of these sends; JobError where there is nothing to read."""
-    return Audit(spark, settings)
+def audit(
+    spark: SparkSession, settings: AuditSettings, on_table: Callable[[], None] | None = None
+) -> "Audit":
+    """All that can be told of these sends; JobError where there is nothing to read. `on_table` is
+    called for each table that is worked out."""
+    return Audit(spark, settings, on_table or (lambda: None))
 
 
 class Audit:
     """What an audit found. Tables are worked out once, when first asked for; `close` gives back
     what Spark keeps of them."""
 
-    def __init__(self, spark: SparkSession, settings: AuditSettings) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: AuditSettings, on_table: Callable[[], None]
+    ) -> None:
         self.settings = settings
+        self._on_table = on_table
         self.notes: list[str] = []  # what was left out, or could not be read
         self._spark = spark
         self._kept: list[DataFrame] = []
@@ -203,7 +213,16 @@ class Audit:
             tables["reconciliation"] = reconciliation.counts(messages)
             for name in ("lost", "repeated", "unacknowledged"):
                 tables[name] = reconciliation.which(messages, name)
-        return {name: self._keep(table) for name, table in tables.items()}
+        return self._work_out(tables)
+
+    def _work_out(self, tables: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
+        """The same tables, kept. Several at a time: each is little work for Spark, and mostly
+        waits for its turn, to be planned and compiled."""
+        kept = {name: self._keep(table) for name, table in tables.items()}
+        with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+            for _ in pool.map(lambda table: table.count(), kept.values()):
+                self._on_table()  # an error of any of them comes out here
+        return kept
 
     @cached_property
     def reconciliation(self) -> Sequence[Reconciled] | None:
@@ -217,9 +236,18 @@ class Audit:
         return sum(row.lost for row in self.reconciliation or ())
 
     def write(self, folder: str) -> None:
-        """Every table as Parquet files, in a folder of its name; older ones are replaced."""
-        for name, table in self.tables.items():
-            table.write.mode("overwrite").parquet(f"{folder.rstrip('/')}/{name}")
+        """Every table as Parquet files, in a folder of its name; older ones are replaced, when all
+        of the new are there."""
+        target = Folder(self._spark, folder)
+        target.delete(_HALF)
+        try:
+            for name, table in self.tables.items():
+                table.write.parquet(target.child(f"{_HALF}/{name}"))
+            for name in self.tables:
+                target.delete(name)
+                target.move(f"{_HALF}/{name}", name)
+        finally:
+            target.delete(_HALF)
 
     def facts(self, title: str) -> ReportFacts:
         """For `write_report`; dataclasses.replace adds events, the pipeline, settings and so on."""

@@ -31,7 +31,9 @@ def needless_retries(attempts: DataFrame, stored: DataFrame | None) -> DataFrame
         "next_attempt": f.lead("attempt").over(in_turn),
         "next_broker": f.lead("broker").over(in_turn),
     }
-    own = tried.where("not is_late").withColumns(following).where("next_attempt is not null")
+    own = tried.where("not is_late").withColumns(following)
+    # Whoever sends an id again, as a repeated task does, begins at 1 again.
+    own = own.where("next_attempt > attempt")
     rows = own.join(late.distinct(), [*_SEND, "attempt"], "left")
     if stored is None:
         rows = rows.withColumn("is_found_stored", f.lit(None).cast("boolean"))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -11,11 +10,10 @@ from pyspark.sql import functions as f
 from rocketpipe.errors import JobError, NoRoute
 from rocketpipe.message import MessageQueue
 from rocketpipe.spark.cluster_view import ClusterView
+from rocketpipe.spark.jobs.archive_table import QUARANTINE
 from rocketpipe.spark.jobs.reconciliation import STORED
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.sync.admin import Admin
-
-QUARANTINE = "_quarantine"  # where an archive keeps what it could not read; stored all the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +26,12 @@ class Stored:
 
 
 def read_table(spark: SparkSession, paths: Sequence[str], topics: Sequence[str]) -> Stored:
-    """The messages of these topics in archived tables, Parquet or Delta."""
+    """The messages of these topics in archived tables."""
     frames = []
     for path in paths:
         frames.append(_table(spark, path))
         try:
+            # What an archive could not read is stored all the same.
             frames.append(_parquet(spark, f"{path.rstrip('/')}/{QUARANTINE}"))
         except AnalysisException:
             pass  # nothing was ever wrong
@@ -43,10 +42,8 @@ def read_table(spark: SparkSession, paths: Sequence[str], topics: Sequence[str])
 
 
 def _table(spark: SparkSession, path: str) -> DataFrame:
-    if (Path(path) / "_delta_log").is_dir():
-        return _columns(spark.read.format("delta").load(path), path)
     try:
-        _columns(spark.read.parquet(path), path)  # as it is; below a missing column would be null
+        _require_columns(spark.read.parquet(path), path)  # below, a missing one would be null
     except AnalysisException as error:
         if error.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
             raise JobError(f"messages: there is no table in {path}") from error
@@ -59,12 +56,11 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
     return spark.read.schema(STORED).parquet(path)
 
 
-def _columns(table: DataFrame, path: str) -> DataFrame:
+def _require_columns(table: DataFrame, path: str) -> None:
     names = [column.split()[0] for column in STORED.split(", ")]
     missing = [name for name in names if name not in table.columns]
     if missing:
         raise JobError(f"messages: {path} is no archived table: it has no {', '.join(missing)}")
-    return table.select(*names)
 
 
 def read_cluster(spark: SparkSession, source: Mapping[str, str], topics: Sequence[str]) -> Stored:
