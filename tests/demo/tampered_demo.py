@@ -14,8 +14,8 @@ from rocketpipe.demo.demo import Demo, RunResult
 from rocketpipe.demo.run import Run, Sent
 
 
-def tamper(table: Path, how: str) -> None:
-    """Change the first file that readers see."""
+def tamper(table: Path, how: str) -> str:
+    """Change the first file that readers see; the id of the message that it is about."""
     files = [path for path in table.rglob("topic=*/date=*/*.parquet") if "/_" not in str(path)]
     file = sorted(files)[0]
     rows = pyarrow.parquet.read_table(file, partitioning=None)
@@ -23,11 +23,13 @@ def tamper(table: Path, how: str) -> None:
     pyarrow.parquet.write_table(changed, file)
     for checksum in file.parent.glob(f".{file.name}.crc"):
         checksum.unlink()  # Hadoop's, of the file as it was
+    return str(rows["messageId"][0])
 
 
 class TamperedDemo(Demo):
     def conclude(self, run: Run, sent: Sent) -> RunResult:
-        tamper(run.pipeline.messages, sys.argv[1])
+        message_id = tamper(run.pipeline.messages, sys.argv[1])
+        (run.folder / "tampered").write_text(message_id)
         return super().conclude(run, sent)
 
 

@@ -76,12 +76,11 @@ class Example(NamedTuple):
 
     @property
     def needs_session(self) -> bool:
-        """Whether it uses a Spark session that it does not make: `spark`."""
-        return (
-            self.language == "python"
-            and re.search(r"\bspark\.", self.text) is not None
-            and "spark = " not in self.text
-        )
+        """Whether it uses a Spark session that it does not make, `spark`, or goes on from one that
+        does: nothing that stands alone can do without an import."""
+        if self.language != "python" or "spark = " in self.text:
+            return False
+        return re.search(r"\bspark\.(?!jobs)", self.text) is not None or "import " not in self.text
 
     @property
     def starts_spark(self) -> bool:
