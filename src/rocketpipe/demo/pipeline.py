@@ -19,7 +19,7 @@ from rocketpipe.spark.jobs.progress import lag_of
 MESSAGES, ATTEMPTS = "messages", "attempts"
 INTERVALS = {MESSAGES: 2.0, ATTEMPTS: 3.0}  # seconds between the starts of two micro-batches
 POLL_SECONDS = 0.5
-DRAIN_SECONDS_MAX = 90.0
+DRAIN_SECONDS_MAX = 300.0  # a second or two, but a busy machine may take its time
 
 # What both kinds of event say in their bodies; what one does not say is null.
 BODY = """customer string, sequence bigint, order string, step string, at_ms bigint, total double,
