@@ -93,7 +93,7 @@ def test_an_archive_that_is_killed_at_random_has_each_message_once(
     def has_moved(before: str) -> bool:
         return state() > before
 
-    with sending(embedded_cluster, topic):
+    with sending(embedded_cluster.namesrv, topic):
         for _ in range(KILLS):
             before = state()
             process = program.start(*command, *often, start_new_session=True)
