@@ -64,6 +64,8 @@ def send_every_kind(cluster: EmbeddedCluster, topic: str, attempts: Path) -> dic
         known["repeated"] = producer.send(Message(topic, b"twice")).message_id
         for broker in cluster.brokers:
             broker.faults.clear()
+        for _ in range(3):  # while the broker that answered last is the only one to be trusted
+            known["acknowledged"].append(producer.send(Message(topic, b"around")).message_id)
         # Stored, the answer lost, and nobody tried again.
         cluster.broker("broker-a").faults.drop_answers(code=SENDS, topic=topic)
         with pytest.raises(SendFailed):
@@ -93,7 +95,7 @@ def test_the_reconciliation_says_what_was_removed_and_what_was_doubled(
     row = rows[topic]
     assert (row.lost, row.others, row.failed, row.expired) == (0, 7, 0, 0)
     assert (row.oneway, row.oneway_missing, row.waiting, row.uncommitted) == (1, 0, 1, 1)
-    assert (row.sent, row.stored) == (31, 29)
+    assert (row.sent, row.stored) == (34, 32)
     assert known["repeated"] in row.repeated_ids
     assert row.unacknowledged >= 1
     facts = found.facts("Every kind")

@@ -84,6 +84,7 @@ class Audit:
     ) -> None:
         self.settings = settings
         self._on_table = on_table
+        self._is_worked_out = False
         self.notes: list[str] = []  # what was left out, or could not be read
         self._spark = spark
         self._kept: list[DataFrame] = []
@@ -213,16 +214,17 @@ class Audit:
             tables["reconciliation"] = reconciliation.counts(messages)
             for name in ("lost", "repeated", "unacknowledged"):
                 tables[name] = reconciliation.which(messages, name)
-        return self._work_out(tables)
+        return {name: self._keep(table) for name, table in tables.items()}
 
-    def _work_out(self, tables: Mapping[str, DataFrame]) -> Mapping[str, DataFrame]:
-        """The same tables, kept. Several at a time: each is little work for Spark, and mostly
-        waits for its turn, to be planned and compiled."""
-        kept = {name: self._keep(table) for name, table in tables.items()}
+    def _work_out(self) -> None:
+        """All tables, once. Several at a time: each is little work for Spark, and mostly waits
+        for its turn, to be planned and compiled."""
+        if self._is_worked_out:
+            return
         with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-            for _ in pool.map(lambda table: table.count(), kept.values()):
+            for _ in pool.map(lambda table: table.count(), self.tables.values()):
                 self._on_table()  # an error of any of them comes out here
-        return kept
+        self._is_worked_out = True
 
     @cached_property
     def reconciliation(self) -> Sequence[Reconciled] | None:
@@ -238,6 +240,7 @@ class Audit:
     def write(self, folder: str) -> None:
         """Every table as Parquet files, in a folder of its name; older ones are replaced, when all
         of the new are there."""
+        self._work_out()
         target = Folder(self._spark, folder)
         target.delete(_HALF)
         try:
@@ -251,6 +254,7 @@ class Audit:
 
     def facts(self, title: str) -> ReportFacts:
         """For `write_report`; dataclasses.replace adds events, the pipeline, settings and so on."""
+        self._work_out()
         facts = ReportFacts(
             title=title,
             started_ms=self.started_ms,
