@@ -30,10 +30,18 @@ if TYPE_CHECKING:
 DEFAULT_FOLDER = Path("out") / "demo"
 # What the demo needs beside the package, and the extra that has it.
 NEEDED = {"pyspark": "spark", "pyarrow": "spark", "rich": "cli"}
+# Options of all jobs that have another default here.
+HELP = {
+    "namesrv": "host:port;... of a cluster of yours; without it, one of the demo's own",
+    "master": "where Spark runs; local[2] by default",
+}
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     scenarios = "; ".join(f"{each.name}: {each.summary}" for each in SCENARIOS.values())
+    shared = job_options()
+    for option in shared._actions:
+        option.help = HELP.get(option.dest, option.help)
     demo = commands.add_parser(
         "demo",
         help="see it work: a load through failing brokers, Spark, and a report",
@@ -41,7 +49,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "attempts at sending into tables with Spark, and prove that nothing was lost. It takes "
         "two minutes, on a cluster of its own unless --namesrv names another. "
         f"Scenarios: {scenarios}.",
-        parents=[job_options()],
+        parents=[shared],
     )
     add = demo.add_argument_group("the demo").add_argument
     add("--policy", choices=[*POLICIES], default="java5", help="how queues are chosen; java5")
