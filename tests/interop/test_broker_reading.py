@@ -695,7 +695,13 @@ def test_our_broker_reads_and_is_administered_like_apaches(
     async def both() -> tuple[list[object], list[object]]:
         topic = f"reading-{play.__name__}-{next(_numbers)}"
         theirs = Address.parse(apache.broker("broker-a").address)
-        broker = Broker(BrokerSettings(listen_port=0), tmp_path)
+        # By default ours gives more than Apache's for a pull that asks for it.
+        settings = BrokerSettings(
+            listen_port=0,
+            max_transfer_count_on_message_in_memory=32,
+            max_transfer_bytes_on_message_in_memory=256 * 1024,
+        )
+        broker = Broker(settings, tmp_path)
         await broker.start()
         try:
             return (

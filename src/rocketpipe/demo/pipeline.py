@@ -134,6 +134,6 @@ def _micro_batch(name: str, progress: Any) -> MicroBatch:
         time_ms=round(time.timestamp() * 1000) + progress.batchDuration,
         rows=progress.numInputRows,
         rows_per_second=progress.processedRowsPerSecond,
-        lag=lag_of(progress) if name == MESSAGES else None,
+        lag=lag_of(progress, before=True) if name == MESSAGES else None,
         query=name,
     )

@@ -156,7 +156,7 @@ class MicroBatch:
     time_ms: int
     rows: int
     rows_per_second: float
-    lag: int | None = None  # messages that were stored, and not read yet
+    lag: int | None = None  # messages that waited for it when it began
     query: str = "messages"
 
 

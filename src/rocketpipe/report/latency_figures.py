@@ -145,7 +145,12 @@ def pipeline_figure(facts: ReportFacts) -> Figure:
         if lags:
             ticks = nice_ticks(max(lags), 2)
             lag = Axis(0, ticks[-1], lag_top, lag_bottom)
-            svg.text(axis.left, lag_top - 7, "lag: stored, and not read yet", "label")
+            svg.text(
+                axis.left,
+                lag_top - 7,
+                "lag: stored, and not read when a micro-batch began",
+                "label",
+            )
             lag.draw(svg, axis.left, axis.right, [(tick, short_count(tick)) for tick in ticks])
             for query in queries:
                 steps = [

@@ -181,11 +181,9 @@ def pipeline(facts: ReportFacts) -> str:
         f"Spark read {' and '.join(clauses)}, {count(median(busy))} a second in the median "
         f"micro-batch and {count(max(busy))} at best"
     )
-    lags = [each for each in sorted(rows, key=lambda each: each.time_ms) if each.lag is not None]
+    lags = [each.lag for each in rows if each.lag is not None]
     if lags:
-        most = max(each.lag or 0 for each in lags)
-        text += f"; it lagged {plural(most, 'message')} behind at most"
-        text += f", {count(lags[-1].lag or 0)} at the end"
+        text += f"; at most {plural(max(lags), 'message')} waited when a micro-batch began"
     return f"{text}."
 
 

@@ -19,19 +19,21 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
-def lag_of(progress: Any) -> int | None:
-    """How many offsets a stream has not read yet; None where its progress does not say."""
-    lags = [_lag(source) for source in progress.sources]
+def lag_of(progress: Any, *, before: bool = False) -> int | None:
+    """How many offsets a stream has not read after a micro-batch, of those that were there when it
+    began; or had not read before it. None where its progress does not say."""
+    lags = [_lag(source, before) for source in progress.sources]
     known = [lag for lag in lags if lag is not None]
     return sum(known) if known else None
 
 
-def _lag(source: Any) -> int | None:
+def _lag(source: Any, before: bool) -> int | None:
+    read = (source.startOffset or '{"topics": {}}') if before else source.endOffset
     try:
-        latest, end = _by_queue(source.latestOffset), _by_queue(source.endOffset)
+        latest, done = _by_queue(source.latestOffset), _by_queue(read)
     except (TypeError, ValueError, KeyError, AttributeError):
         return None
-    return sum(max(0, offset - end.get(queue, 0)) for queue, offset in latest.items())
+    return sum(max(0, offset - done.get(queue, 0)) for queue, offset in latest.items())
 
 
 def _by_queue(offsets: str) -> dict[tuple[str, str, str], int]:
