@@ -43,8 +43,8 @@ def _row(run: PolicySummary) -> list[str | Cell]:
 
 
 def faulty_share(run: PolicySummary) -> float | None:
-    """What part of the traffic brokers got on average while they were faulty."""
-    told = [each.during for each in effects(run.facts) if each.during is not None]
+    """What part of all attempts went to brokers, on average, while they were faulty."""
+    told = [each.during for each in effects(run.facts, failed=True) if each.during is not None]
     return sum(told) / len(told) if told else None
 
 

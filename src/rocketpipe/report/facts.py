@@ -144,7 +144,7 @@ class Event:
     """Something that was done to the cluster on purpose."""
 
     at_ms: int
-    what: str  # "slow by 800 ms", "killed"
+    what: str  # what the broker does or suffers: "answers late", "is killed"
     until_ms: int | None = None  # None: to the end
     broker: str | None = None  # None: to all
 

@@ -42,7 +42,7 @@ def _effect(effect: Effect) -> str:
     event = effect.event
     during = "no traffic" if effect.during == 0 else f"{percent(effect.during or 0)} of the traffic"
     before = "" if effect.before is None else f" ({percent(effect.before)} before)"
-    return f"{event.broker} took {during} while {event.what}{before}"
+    return f"{event.broker} took {during} while it {event.what}{before}"
 
 
 def availability(facts: ReportFacts) -> str:

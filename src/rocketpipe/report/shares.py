@@ -27,12 +27,12 @@ def colours(facts: ReportFacts) -> dict[str, str]:
     return {name: own.get(name, "rest") for name in names}
 
 
-def by_window(rows: Iterable[Traffic]) -> dict[int, dict[str, int]]:
-    """The attempts at each broker, for each window in order."""
+def by_window(rows: Iterable[Traffic], *, failed: bool = False) -> dict[int, dict[str, int]]:
+    """What each broker took in each window, in order; with `failed`, what was tried there."""
     windows: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for row in rows:
         if row.start_ms is not None and row.broker is not None:
-            windows[row.start_ms][row.broker] = row.attempts
+            windows[row.start_ms][row.broker] = row.attempts - (0 if failed else row.failed)
     return dict(sorted(windows.items()))
 
 
@@ -45,9 +45,9 @@ class Effect:
     during: float | None
 
 
-def effects(facts: ReportFacts) -> list[Effect]:
+def effects(facts: ReportFacts, *, failed: bool = False) -> list[Effect]:
     """For each fault of a single broker. Before: all windows before any fault began."""
-    windows = by_window(facts.windows)
+    windows = by_window(facts.windows, failed=failed)
     healthy_until = min((event.at_ms for event in facts.events), default=facts.ended_ms)
     found = []
     for event in facts.events:

@@ -38,11 +38,11 @@ def share_figure(facts: ReportFacts) -> Figure:
         return svg
 
     return Figure(
-        title="Where attempts went",
-        about="Each broker's share of the attempts, window by window, and below it the attempts "
+        title="Where messages went",
+        about="Each broker's share of what was stored, window by window, and below it the attempts "
         "per second. Bars above are the faults that were made on purpose."
         if facts.events
-        else "Each broker's share of the attempts, window by window, and below it the attempts "
+        else "Each broker's share of what was stored, window by window, and below it the attempts "
         "per second.",
         reading=readings.shares(facts),
         draw=draw,

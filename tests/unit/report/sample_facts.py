@@ -32,10 +32,10 @@ SECOND = 1000
 def fault_script(seconds: int = 90) -> list[Event]:
     at = [START + round(seconds * share * SECOND) for share in (0.15, 0.35, 0.45, 0.6, 0.8, 0.9)]
     return [
-        Event(at_ms=at[0], until_ms=at[1], broker="broker-b", what="slow by 800 ms"),
-        Event(at_ms=at[2], until_ms=at[3], broker="broker-a", what="busy"),
-        Event(at_ms=at[3], until_ms=at[4], broker="broker-c", what="killed"),
-        Event(at_ms=at[4], until_ms=at[5], broker="broker-b", what="losing answers after storing"),
+        Event(at_ms=at[0], until_ms=at[1], broker="broker-b", what="is slow by 800 ms"),
+        Event(at_ms=at[2], until_ms=at[3], broker="broker-a", what="is busy"),
+        Event(at_ms=at[3], until_ms=at[4], broker="broker-c", what="is killed"),
+        Event(at_ms=at[4], until_ms=at[5], broker="broker-b", what="loses answers after storing"),
     ]
 
 

@@ -35,14 +35,16 @@ def two_brokers(*shares: float, event: Event | None = None) -> ReportFacts:
 
 
 def test_a_share_is_told_before_and_during_a_fault() -> None:
-    event = Event(at_ms=3000, until_ms=5000, broker="broker-b", what="slow")
+    event = Event(at_ms=3000, until_ms=5000, broker="broker-b", what="is slow")
     facts = two_brokers(0.33, 0.33, 0.33, 0.03, 0.03, 0.4, event=event)
-    assert readings.shares(facts) == ("broker-b took 3 % of the traffic while slow (33 % before).")
-    gone = two_brokers(0.5, 0.5, 0.5, 0, 0, 0.5, event=replace(event, what="killed"))
-    assert "broker-b took no traffic while killed (50 % before)" in readings.shares(gone)
+    assert readings.shares(facts) == (
+        "broker-b took 3 % of the traffic while it is slow (33 % before)."
+    )
+    gone = two_brokers(0.5, 0.5, 0.5, 0, 0, 0.5, event=replace(event, what="is killed"))
+    assert "broker-b took no traffic while it is killed (50 % before)" in readings.shares(gone)
     # From the start on there is no before; a fault shorter than a window is told by its window.
     first = two_brokers(0.1, 0.5, event=replace(event, at_ms=0, until_ms=1000))
-    assert readings.shares(first) == "broker-b took 10 % of the traffic while slow."
+    assert readings.shares(first) == "broker-b took 10 % of the traffic while it is slow."
     short = two_brokers(0.5, 0.1, event=replace(event, at_ms=1200, until_ms=1300))
     assert effects(short)[0].during == 0.1
 
