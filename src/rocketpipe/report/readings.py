@@ -222,7 +222,7 @@ def _event_at(facts: ReportFacts, ms: int) -> str:
     for event in facts.events:
         until = event.until_ms if event.until_ms is not None else facts.ended_ms
         if event.at_ms < ms + facts.window_ms and ms < until:
-            return f"while {event.broker or 'the cluster'} was {event.what}"
+            return f"while {event.broker or 'the cluster'} {event.what}"
     return ""
 
 

@@ -71,7 +71,7 @@ def run(
             ms = math.exp(dice.gauss(0.6, 0.5))
             if "slow" in sick.get(name, ""):
                 ms += 800
-            if sick.get(name) in ("killed", "busy"):
+            if sick.get(name) in ("is killed", "is busy"):
                 failed[name] += 1
                 took[name].append(1.0 + dice.random())
                 name = next(each for each in brokers if each not in sick)

@@ -76,7 +76,7 @@ def test_availability() -> None:
 def test_latency_names_the_worst_window_and_what_was_wrong_then() -> None:
     text = readings.latency(samples()["faults"])
     assert "p99 of 80" in text
-    assert text.endswith("while broker-b was slow by 800 ms.")
+    assert text.endswith("while broker-b is slow by 800 ms.")
 
 
 def test_the_heat_map() -> None:
