@@ -16,7 +16,7 @@ import pytest
 import rocketpipe
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
 
-END_SECONDS_MAX = 120.0
+END_SECONDS_MAX = 300.0
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 

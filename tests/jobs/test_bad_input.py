@@ -38,8 +38,9 @@ def run_publish(spark: SparkSession, cluster: dict[str, str], topic: str, folder
 
 
 def run_replay(spark: SparkSession, cluster: dict[str, str], topic: str, folder: Path) -> Any:
+    target = {name: value for name, value in cluster.items() if name != "retries"}
     return replay(
-        spark, ReplaySettings(source={**cluster, "topic": topic}, target=cluster, to=topic)
+        spark, ReplaySettings(source={**cluster, "topic": topic}, target=target, to=topic)
     )
 
 

@@ -14,7 +14,8 @@ TEXT_MAX = 600  # characters of a line
 
 _OURS = re.compile(r"^\s*(?:.*Error: )?rocketpipe\.errors\.\w+: (.+)$", re.MULTILINE)
 _PYTHON = re.compile(r"^\s*((?:\w+\.)*\w*(?:Error|Exception|Exit)): (.+)$", re.MULTILINE)
-_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+\.)?([\w$]+)(?:: (.+))?$", re.MULTILINE)
+# Py4J puts what Java raised behind a colon, in a line of its own.
+_CAUSE = re.compile(r"^(?:Caused by)?: (?:[\w.$]+\.)?([\w$]+)(?:: (.+))?$", re.MULTILINE)
 _NOISE = re.compile(r"\s*SQLSTATE: \w{5}|^Query \[id = .*?\] terminated with exception: ")
 _CONDITION = re.compile(r"^\[([A-Z_.]+)\] ", re.MULTILINE)
 

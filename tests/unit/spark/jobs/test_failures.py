@@ -29,6 +29,10 @@ FULL = "No space left on device"
     [
         (STREAM, "no route to topic 'nope': TOPIC_NOT_EXIST (asked NameServer a:1)"),
         (JAVA, "/data/t/part-0 (AccessDeniedException)"),
+        (
+            "An error occurred while calling o1.mkdirs.\n: a.b.NoFolder: x is a file",
+            "x is a file (NoFolder)",
+        ),
         (f"{JAVA}\nCaused by: java.io.IOException: {FULL}\nCaused by: x.Y: z", FULL),
         ("[PATH_NOT_FOUND] No path: file:/x. SQLSTATE: 42K03", "No path: file:/x."),
         ("Traceback:\n  x\nValueError: bad thing\n", "bad thing (ValueError)"),
