@@ -29,7 +29,9 @@ SPARK_CONF = {
     "spark.driver.memory": "1g",
     "spark.python.authenticate.socketTimeout": "120s",  # workers start slowly on a busy machine
     # Much code runs once, on little data: to make it fast takes longer than to run it slowly.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # With the first compiler alone Java keeps little room for code, and an audit fills it.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:ReservedCodeCacheSize=192m",
     "spark.sql.adaptive.enabled": "false",
 }
 OpenCluster = Callable[[Path], AbstractContextManager[Subject]]
