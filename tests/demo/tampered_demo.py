@@ -1,6 +1,7 @@
-"""`rocketpipe demo`, but somebody takes a message out of the table, or puts one in once more.
+"""`rocketpipe demo`, but somebody takes a message out of the table, stores one at a second place, or
+puts a row in twice.
 
-python tampered_demo.py remove|repeat demo ...
+python tampered_demo.py remove|repeat|row demo ...
 """
 
 import sys
@@ -19,7 +20,12 @@ def tamper(table: Path, how: str) -> str:
     files = [path for path in table.rglob("topic=*/date=*/*.parquet") if "/_" not in str(path)]
     file = sorted(files)[0]
     rows = pyarrow.parquet.read_table(file, partitioning=None)
-    changed = rows.slice(1) if how == "remove" else pyarrow.concat_tables([rows, rows.slice(0, 1)])
+    again = rows.slice(0, 1)
+    if how == "repeat":
+        column = rows.schema.get_field_index("queueOffset")
+        elsewhere = pyarrow.array([1_000_000], rows.schema.field(column).type)
+        again = again.set_column(column, rows.schema.field(column), elsewhere)
+    changed = rows.slice(1) if how == "remove" else pyarrow.concat_tables([rows, again])
     pyarrow.parquet.write_table(changed, file)
     for checksum in file.parent.glob(f".{file.name}.crc"):
         checksum.unlink()  # Hadoop's, of the file as it was

@@ -23,13 +23,14 @@ class Books:
 
     stored: int  # rows in the table
     lost: Sequence[str]  # ids that were acknowledged, and are not in it
-    repeated: int  # messages that are in it more than once
+    repeated: int  # messages that it has from more than one place
     out_of_order: Sequence[str]  # customers whose order events are
 
 
 def close_books(acknowledged: Mapping[str, Iterable[str]], stored: Sequence[Stored]) -> Books:
     """`acknowledged` are the ids of messages, by topic."""
-    copies = Counter((row.topic, row.message_id) for row in stored)
+    places = {(row.topic, row.message_id, row.queue, row.offset) for row in stored}
+    copies = Counter((topic, message_id) for topic, message_id, *_ in places)
     return Books(
         stored=len(stored),
         lost=[

@@ -59,6 +59,8 @@ class RunResult:
         found = []
         if self.lost:
             found.append(f"messages that were acknowledged, and are not stored: {self.lost}")
+        if rows := sum(row.rows_twice for row in self._reconciled):
+            found.append(f"rows that the table has twice: {rows}")
         if customers := self.books.out_of_order:
             found.append(f"customers whose orders are out of order: {len(customers)}")
         told = {row.topic: (row.sent, row.acknowledged) for row in self._reconciled}

@@ -134,6 +134,7 @@ class Reconciled:
     waiting: int = 0  # delayed, and not delivered so far
     uncommitted: int = 0  # half messages that did not become messages
     expired: int = 0  # acknowledged, but deleted by retention before anybody looked
+    rows_twice: int = 0  # rows of a table about a place that another row is about
     lost_ids: Sequence[str] = ()  # some, here and below
     repeated_ids: Sequence[str] = ()
     unacknowledged_ids: Sequence[str] = ()

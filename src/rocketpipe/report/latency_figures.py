@@ -148,7 +148,7 @@ def pipeline_figure(facts: ReportFacts) -> Figure:
             svg.text(
                 axis.left,
                 lag_top - 7,
-                "lag: stored, and not read when a micro-batch began",
+                "lag when a micro-batch began",
                 "label",
             )
             lag.draw(svg, axis.left, axis.right, [(tick, short_count(tick)) for tick in ticks])

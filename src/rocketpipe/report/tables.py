@@ -65,6 +65,7 @@ def reconciliation(rows: Sequence[Reconciled]) -> str:
         ("not committed", lambda row: row.uncommitted),
         ("expired", lambda row: row.expired),
         ("of others", lambda row: row.others),
+        ("rows twice", lambda row: row.rows_twice),
     ]
     rare = [(name, read) for name, read in rare if any(map(read, rows))]
     columns = ["topic", "sent", "acknowledged", "stored", "lost", "stored twice", "never told"]

@@ -5,6 +5,7 @@ stderr, which nobody sees unless the session can't start; what fails later arriv
 (`failures.py`).
 """
 
+import logging
 import os
 import re
 import shutil
@@ -61,6 +62,8 @@ def spark_session(
         except Exception as error:
             raise JobError(f"Spark can't start: {_reason(error, log)}") from error
     session.sparkContext.setLogLevel("OFF" if quiet else "WARN")
+    if quiet:  # what fails in Python while Java calls it comes back as Java's error
+        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     return session
 
 
