@@ -1,7 +1,9 @@
 """Fixtures for all suites."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -25,6 +27,8 @@ _APACHE_SETTINGS = {
 # they start: but some tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"))
 
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("unhurried", deadline=None)

@@ -1,5 +1,5 @@
-"""`rocketpipe demo`, but somebody takes a message out of the table, stores one at a second place, or
-puts a row in twice.
+"""`rocketpipe demo`, but somebody takes a message out of the table, stores one at a second place,
+or puts a row in twice.
 
 python tampered_demo.py remove|repeat|row demo ...
 """

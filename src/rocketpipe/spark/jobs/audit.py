@@ -182,22 +182,20 @@ class Audit:
         attempts = self._attempts
         in_windows = traffic.with_window(attempts, self.window_ms)
         sends = self._keep(traffic.sends(attempts))
+        of_attempts = self._keep(traffic.of_attempts(in_windows))
+        of_sends = self._keep(traffic.of_sends(sends))
         evidence = passed_over(attempts)
-        counts = queue_counts(attempts)
+        counts = self._keep(queue_counts(attempts))
         stored = None if self.stored is None else self.stored.messages
         tables = {
-            "totals": traffic.totals(sends),
-            "totals_by_topic": traffic.totals(sends, "topic", "policy"),
-            "attempts_per_send": traffic.attempts_per_send(sends),
-            "brokers": traffic.by(attempts, "broker"),
-            "queues": traffic.by(attempts, "topic", "broker", "queue_id"),
-            "windows": traffic.by(in_windows, "start_ms", "broker"),
-            "latency": traffic.by(in_windows, "start_ms"),
-            "heat": traffic.heat(in_windows),
-            "isolations": isolations(evidence, max(self.window_ms, _GAP_MS_MIN)),
-            "moved": moved(counts, evidence),
-            "skew": skew(counts),
-            "needless_retries": needless_retries(attempts, stored),
+            **{name: traffic.table(of_sends, name) for name in traffic.SENDS_BY},
+            "attempts_per_send": self._keep(traffic.attempts_per_send(sends)),
+            **{name: traffic.table(of_attempts, name) for name in traffic.ATTEMPTS_BY},
+            "heat": self._keep(traffic.heat(in_windows)),
+            "isolations": self._keep(isolations(evidence, max(self.window_ms, _GAP_MS_MIN))),
+            "moved": self._keep(moved(counts, evidence)),
+            "skew": self._keep(skew(counts)),
+            "needless_retries": self._keep(needless_retries(attempts, stored)),
         }
         if self.stored is not None:
             messages = self._keep(
@@ -211,18 +209,19 @@ class Audit:
                     ),
                 )
             )
-            tables["reconciliation"] = reconciliation.counts(messages)
-            for name in ("lost", "repeated", "unacknowledged"):
+            tables["reconciliation"] = self._keep(reconciliation.counts(messages))
+            for name in reconciliation.SUSPECT:
                 tables[name] = reconciliation.which(messages, name)
-        return {name: self._keep(table) for name, table in tables.items()}
+        return tables
 
     def _work_out(self) -> None:
-        """All tables, once. Several at a time: each is little work for Spark, and mostly waits
-        for its turn, to be planned and compiled."""
+        """What all tables are made from, once. Several at a time: each is little work for Spark,
+        and mostly waits for its turn, to be planned and compiled."""
         if self._is_worked_out:
             return
+        assert self.tables
         with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
-            for _ in pool.map(lambda table: table.count(), self.tables.values()):
+            for _ in pool.map(lambda frame: frame.count(), self._kept):
                 self._on_table()  # an error of any of them comes out here
         self._is_worked_out = True
 
@@ -244,8 +243,10 @@ class Audit:
         target = Folder(self._spark, folder)
         target.delete(_HALF)
         try:
-            for name, table in self.tables.items():
-                table.write.parquet(target.child(f"{_HALF}/{name}"))
+            with ThreadPoolExecutor(_TABLES_AT_ONCE) as pool:
+                halves = [target.child(f"{_HALF}/{name}") for name in self.tables]
+                for _ in pool.map(_write, self.tables.values(), halves):
+                    pass  # an error of any of them comes out here
             for name in self.tables:
                 target.delete(name)
                 target.move(f"{_HALF}/{name}", name)
@@ -268,3 +269,7 @@ class Audit:
     def _keep(self, frame: DataFrame) -> DataFrame:
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))
         return frame
+
+
+def _write(table: DataFrame, path: str) -> None:
+    table.write.parquet(path)

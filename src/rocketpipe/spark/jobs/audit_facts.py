@@ -4,11 +4,12 @@ Everything is bounded here, so that a report of many millions of sends stays a r
 is said in its notes.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as f
 
 from rocketpipe.report.facts import (
@@ -24,6 +25,7 @@ from rocketpipe.report.facts import (
     Traffic,
 )
 from rocketpipe.spark.jobs.attempts import UNKNOWN_POLICY
+from rocketpipe.spark.jobs.reconciliation import SUSPECT
 
 BROKERS_MAX = 50
 QUEUES_MAX = 400
@@ -68,12 +70,15 @@ def collect_facts(tables: Tables, facts: ReportFacts) -> ReportFacts:
         policies=sorted(row.policy for row in policies if row.policy != UNKNOWN_POLICY),
         brokers=sorted(brokers, key=lambda each: each.broker or ""),
         queues=rows("queues", Traffic, QUEUES_MAX, "topic", "broker", "queue_id"),
-        windows=[_value(Traffic, row) for row in windows.orderBy("start_ms", "broker").collect()],
+        windows=sorted(
+            (_value(Traffic, row) for row in windows.collect()),
+            key=lambda each: (each.start_ms or 0, each.broker or ""),
+        ),
         latency=latency,
-        heat=[
-            _value(HeatCell, row)
-            for row in tables["heat"].where(in_time).orderBy("start_ms", "bucket").collect()
-        ],
+        heat=sorted(
+            (_value(HeatCell, row) for row in tables["heat"].where(in_time).collect()),
+            key=lambda cell: (cell.start_ms, cell.bucket),
+        ),
         attempts_per_send=[
             _value(AttemptsPerSend, row)
             for row in per_send.orderBy("attempts").limit(ROWS_MAX).collect()
@@ -88,10 +93,9 @@ def collect_facts(tables: Tables, facts: ReportFacts) -> ReportFacts:
 
 def collect_reconciliation(tables: Tables) -> list[Reconciled]:
     """Topics with something to tell first."""
-    bad = f.col("lost") + f.col("repeated") + f.col("unacknowledged")
-    ordered = tables["reconciliation"].orderBy(f.desc("lost"), bad.desc(), "topic")
-    rows = ordered.collect()  # a row for each topic, of which there are TOPICS_MAX at most
-    ids = {name: _ids(tables[name]) for name in ("lost", "repeated", "unacknowledged")}
+    rows = tables["reconciliation"].collect()  # one for each topic: TOPICS_MAX at most
+    rows.sort(key=lambda row: (-row.lost, -sum(row[name] for name in SUSPECT), row.topic))
+    ids = {name: _ids(tables[name]) if any(row[name] for row in rows) else {} for name in SUSPECT}
     return [
         replace(
             _value(Reconciled, row),
@@ -104,16 +108,16 @@ def collect_reconciliation(tables: Tables) -> list[Reconciled]:
 
 
 def _ids(messages: DataFrame) -> dict[str, Sequence[str]]:
-    """Some ids of each topic."""
-    # A sample that is bounded while it is taken: the whole list may not fit anywhere.
-    sample = messages.groupBy("topic").agg(f.min_by("message_id", "started_ms").alias("first"))
-    rows = messages.orderBy("topic", "started_ms").limit(ROWS_MAX).collect()
-    found: dict[str, list[str]] = {row.topic: [row.first] for row in sample.collect()}
-    for row in rows:
-        some = found[row.topic]
-        if row.message_id not in some and len(some) < IDS_SHOWN_MAX:
-            some.append(row.message_id)
-    return {topic: tuple(some) for topic, some in found.items()}
+    """The first ids of each topic."""
+    in_time = Window.partitionBy("topic").orderBy("started_ms", "message_id")
+    # A rank with a limit: Spark drops the others before it brings a topic together.
+    first = messages.withColumn("rank", f.row_number().over(in_time)).where(
+        f.col("rank") <= IDS_SHOWN_MAX
+    )
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for row in sorted(first.select("topic", "rank", "message_id").collect()):
+        found[row.topic].append(row.message_id)
+    return dict(found)
 
 
 def _needless(retries: DataFrame) -> list[NeedlessRetries]:

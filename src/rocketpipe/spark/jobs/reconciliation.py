@@ -25,6 +25,7 @@ from rocketpipe.message import MessageQueue
 PLACE = ("brokerName", "queueId", "queueOffset")
 STORED = "topic string, brokerName string, queueId int, queueOffset bigint, messageId string"
 COMMITTED = "COMMIT_MESSAGE"
+SUSPECT = ("lost", "repeated", "unacknowledged")  # whose messages are listed one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,9 @@ def _test(counts: DataFrame) -> DataFrame:
             f.sum("sends").alias("sends"),
             f.min("sends").alias("least"),
             f.max("sends").alias("most"),
-            f.greatest(squares / mean - f.count("*") * mean, f.lit(0.0)).alias("chi_square"),
+            f.greatest(f.try_divide(squares, mean) - f.count("*") * mean, f.lit(0.0)).alias(
+                "chi_square"
+            ),
         )
         .where("sends > 0")
         .withColumnRenamed("chosen_by", "policy")
