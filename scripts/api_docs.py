@@ -5,6 +5,8 @@ import inspect
 import re
 from collections.abc import Iterator
 from enum import Enum
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,9 +21,10 @@ HEAD = """\
 
 <!-- Made by scripts/api_docs.py from the code; a test fails when it is out of date. -->
 
-`from rocketpipe import ...` finds the first part, `from rocketpipe.testing import ...` the second;
-errors are in `rocketpipe.errors` and have [a page of their own](errors.md). Whatever else the
-package holds may change without notice. Each class with `Async` in its name has the methods of the
+`from rocketpipe import ...` finds the first part, `from rocketpipe.testing import ...` the second,
+`from rocketpipe.spark.jobs.archive import ...` and so on the [jobs](jobs.md); errors are in
+`rocketpipe.errors` and have [a page of their own](errors.md). Whatever else the package holds may
+change without notice. Each class with `Async` in its name has the methods of the
 one without, to be awaited: only the latter is told here. Settings are told in
 [settings.md](settings.md).
 """
@@ -35,6 +38,10 @@ PLAIN = {
 PARTS: list[tuple[str, ModuleType]] = [
     ("rocketpipe", rocketpipe.public),
     ("rocketpipe.testing", rocketpipe.testing),
+    *(
+        (f"rocketpipe.spark.jobs.{name}", import_module(f"rocketpipe.spark.jobs.{name}"))
+        for name in ("session", "archive", "publish", "replay", "audit", "row_sending", "progress")
+    ),
 ]
 
 
@@ -65,7 +72,7 @@ def _class(name: str, kind: type) -> str:
     lines = [_text(kind), ""]
     if issubclass(kind, Enum):
         return "\n".join([*lines, ", ".join(f"`{each}`" for each in kind.__members__), ""])
-    if name.endswith("Settings"):
+    if name.endswith("Settings") and not kind.__module__.startswith("rocketpipe.spark"):
         return "\n".join([*lines, "[All of them](settings.md).", ""])
     if not getattr(kind, "_is_protocol", False) and "__init__" in vars(kind) | _made(kind):
         lines += [f"`{name}{_signature(kind)}`", ""]
@@ -93,7 +100,7 @@ def _members(kind: type) -> Iterator[str]:
         if name.startswith("_") or name in fields or (home is not kind and not _is_ours(home)):
             continue
         member = inspect.getattr_static(kind, name)
-        if isinstance(member, property):
+        if isinstance(member, property | cached_property):
             yield f"- `{name}`: {_text(member)}"
         elif _is_method(member) and not hasattr(tuple, name):
             yield f"- `{name}{_signature(getattr(kind, name))}`: {_text(member)}"

@@ -1,5 +1,6 @@
 """The demo from end to end, with its numbers checked by other means than its own."""
 
+import json
 import re
 import signal
 import sys
@@ -82,31 +83,24 @@ def test_a_short_demo_tells_the_truth(start_demo: StartDemo) -> None:
     assert not re.search(r"""(src|href)=["']https?://""", report), "it needs no network"
 
 
-@pytest.mark.parametrize(
-    ("how", "table", "problem"),
-    [
-        ("remove", "lost", "messages that were acknowledged, and are not stored: 1"),
-        ("repeat", "repeated", None),
-        ("row", None, "rows that the table has twice: 1"),
-    ],
-)
-def test_a_message_that_is_taken_away_or_doubled_is_told(
-    start_demo: StartDemo, how: str, table: str | None, problem: str | None
-) -> None:
+def test_messages_that_are_taken_away_or_doubled_are_told(start_demo: StartDemo) -> None:
     demo = start_demo(
         *("--seconds", "5", "--rate", "50", "--scenario", "calm", "--json"),
-        program=(TAMPERED, how, "demo"),
+        program=(TAMPERED, "demo"),
     )
     demo.end()
-    assert demo.code == (0 if problem is None else 1), (demo.output, demo.errors)
-    assert demo.result["problems"] == ([] if problem is None else [problem])
-    assert demo.result["lost"] == (1 if how == "remove" else 0)
-    if table is not None:
-        rows = pyarrow.dataset.dataset(
-            demo.folder / "tables" / "audit" / table, format="parquet"
-        ).to_table(columns=["message_id"])
+    assert demo.code == 1, (demo.output, demo.errors)
+    assert demo.result["problems"] == [
+        "messages that were acknowledged, and are not stored: 1",
+        "rows that the table has twice: 1",
+    ]
+    assert demo.result["lost"] == 1
+    tampered = json.loads((demo.folder / "tampered.json").read_text())
+    for table, message_id in tampered.items():
+        folder = demo.folder / "tables" / "audit" / table
+        rows = pyarrow.dataset.dataset(folder, format="parquet").to_table(columns=["message_id"])
         told = rows["message_id"].to_pylist()
-        assert (demo.folder / "tampered").read_text() in told
+        assert message_id in told
         # A busy machine may have repeated others by itself.
         assert demo.result[table] == len(told)
 

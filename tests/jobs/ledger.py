@@ -80,7 +80,8 @@ class Ledger:
     def send(self, *ids: str, **others: Any) -> None:
         """Acknowledged, and stored once."""
         self.attempt(*ids, **others)
-        self.store(*ids, broker=others.get("broker", "broker-a"), queue=others.get("queue", 0))
+        place = {name: others[name] for name in ("broker", "queue", "topic") if name in others}
+        self.store(*ids, **place)
 
     def write_attempts(self, file: Path) -> str:
         """As JsonLinesRecorder does; what is left out of a record, the record lacks."""

@@ -1,6 +1,7 @@
 """Each job where the cluster says no: one line, and nothing left behind."""
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from pyspark.sql import SparkSession
 from rocketpipe import Credentials
 from rocketpipe.errors import MQError
 from rocketpipe.spark.jobs.archive import ArchiveSettings, archive
+from rocketpipe.spark.jobs.audit import AuditSettings, audit
 from rocketpipe.spark.jobs.publish import PublishSettings, publish
 from rocketpipe.spark.jobs.replay import ReplaySettings, replay
 from tests.interop.acl_clusters import ADMIN, STRANGER, TOPIC, AclCluster, acl_cluster_of
+from tests.jobs.ledger import Ledger
 from tests.spark.topics import numbered
 
 Job = Callable[[SparkSession, dict[str, str], str, Path], Any]
@@ -44,6 +47,14 @@ def run_replay(spark: SparkSession, cluster: dict[str, str], topic: str, folder:
     )
 
 
+def run_audit(spark: SparkSession, cluster: dict[str, str], topic: str, folder: Path) -> Any:
+    books = Ledger()
+    books.send("sent", topic=topic)
+    attempts = books.write_attempts(folder / "attempts.jsonl")
+    with closing(audit(spark, AuditSettings(attempts=attempts, source=cluster))) as found:
+        found.write(str(folder / "t"))
+
+
 def as_options(cluster: AclCluster, who: Credentials) -> dict[str, str]:
     return {
         "namesrv": cluster.namesrv,
@@ -53,10 +64,10 @@ def as_options(cluster: AclCluster, who: Credentials) -> dict[str, str]:
     }
 
 
-JOBS = [run_archive, run_publish, run_replay]
+JOBS = [run_archive, run_publish, run_replay]  # an audit tells of a missing topic in its notes
 
 
-@pytest.mark.parametrize("run", JOBS)
+@pytest.mark.parametrize("run", [*JOBS, run_audit])
 def test_wrong_credentials(
     run: Job, spark: SparkSession, acl_cluster: AclCluster, tmp_path: Path
 ) -> None:
@@ -87,7 +98,7 @@ def test_no_such_topic(
     assert not list((tmp_path / "state").glob("**/*"))
 
 
-@pytest.mark.parametrize("run", JOBS)
+@pytest.mark.parametrize("run", [*JOBS, run_audit])
 def test_no_cluster(run: Job, spark: SparkSession, tmp_path: Path) -> None:
     nowhere = {"namesrv": "127.0.0.1:1", "requestTimeout": "1s"}
     with pytest.raises(MQError, match=r"127\.0\.0\.1:1") as raised:

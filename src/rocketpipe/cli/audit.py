@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketpipe.cli.commands import Commands
-from rocketpipe.cli.jobs import job_options, job_session, source_options
+from rocketpipe.cli.jobs import job_options, job_session, require_spark, source_options
 from rocketpipe.cli.load import progress_bar
 from rocketpipe.cli.output import print_facts, print_json, print_table, print_title, say
 from rocketpipe.cli.texts import TIME_HELP, moment_ms, seconds
@@ -72,25 +72,26 @@ def add_to(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def run(args: argparse.Namespace) -> bool:
+    require_spark(args)
+    from rocketpipe.report import write_report
+    from rocketpipe.spark.jobs.audit import AuditSettings, audit
+
+    from_cluster = args.trace is not None or not (args.messages or args.sends_only)
+    settings = AuditSettings(
+        attempts=args.attempts,
+        trace=args.trace,
+        messages=args.messages or (),
+        source=source_options(args) if from_cluster else {},
+        topics=args.topic,
+        window=args.window,
+        since_ms=args.since,
+        until_ms=args.until,
+        reconciles=not args.sends_only,
+    )
     with (
         job_session(args, "audit") as spark,
         nullcontext(lambda: None) if args.json else progress_bar(None, "tables") as advance,
     ):
-        from rocketpipe.report import write_report
-        from rocketpipe.spark.jobs.audit import AuditSettings, audit
-
-        from_cluster = args.trace is not None or not (args.messages or args.sends_only)
-        settings = AuditSettings(
-            attempts=args.attempts,
-            trace=args.trace,
-            messages=args.messages or (),
-            source=source_options(args) if from_cluster else {},
-            topics=args.topic,
-            window=args.window,
-            since_ms=args.since,
-            until_ms=args.until,
-            reconciles=not args.sends_only,
-        )
         found = audit(spark, settings, advance)
         facts = replace(
             found.facts(args.title),

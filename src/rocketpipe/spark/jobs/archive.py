@@ -30,6 +30,8 @@ from rocketpipe.spark.jobs.progress import OnProgress, Progress, lag_of
 from rocketpipe.spark.read_options import ReadOptions
 from rocketpipe.spark.stream_reader import HAS_LIMITS
 
+__all__ = ["ArchiveReport", "ArchiveSettings", "archive", "settle", "start_archive"]
+
 POLL_SECONDS = 0.5  # between two looks at a query
 PARQUET = "parquet"
 
@@ -49,8 +51,8 @@ class ArchiveSettings:
     keep_body: bool = False  # beside what was made of it
     once: bool = False  # what is there now, instead of going on
     interval: float = 1.0  # seconds between the starts of two micro-batches
-    rows_per_batch: int = 200_000
-    file_bytes: int = 128 << 20
+    rows_per_batch: int = 200_000  # at most, of a micro-batch
+    file_bytes: int = 128 << 20  # about how large files of the table are
     file_age: float = 600.0  # seconds after which a file is published however small it is
 
     def __post_init__(self) -> None:
@@ -98,10 +100,12 @@ class ArchiveReport:
 
     @property
     def read(self) -> int:
+        """How many messages, whatever became of them."""
         return self.archived + self.quarantined
 
     @property
     def quarantine(self) -> str:
+        """The table of those that could not be read, with the reasons."""
         return f"{self.table.rstrip('/')}/{QUARANTINE}"
 
 

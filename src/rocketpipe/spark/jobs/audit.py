@@ -24,11 +24,14 @@ from rocketpipe.report.facts import Reconciled, ReportFacts
 from rocketpipe.spark.jobs import reconciliation, traffic
 from rocketpipe.spark.jobs.attempts import is_readable, read_records, read_traces, with_defaults
 from rocketpipe.spark.jobs.audit_facts import collect_facts, collect_reconciliation
+from rocketpipe.spark.jobs.failures import one_line_errors
 from rocketpipe.spark.jobs.folders import Folder
 from rocketpipe.spark.jobs.isolation import isolations, moved, passed_over, queue_counts
 from rocketpipe.spark.jobs.retries import needless_retries
 from rocketpipe.spark.jobs.skew import skew
 from rocketpipe.spark.jobs.stored import Stored, broker_names, read_cluster, read_table
+
+__all__ = ["Audit", "AuditSettings", "audit"]
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TOPICS_MAX = 1000  # where none are named: more than a report can tell of
@@ -67,6 +70,7 @@ class AuditSettings:
             raise InvalidSetting(f"until_ms is {until}: it must be after since_ms, {since}")
 
 
+@one_line_errors()
 def audit(
     spark: SparkSession, settings: AuditSettings, on_table: Callable[[], None] | None = None
 ) -> "Audit":
@@ -98,6 +102,7 @@ class Audit:
             raise
 
     def close(self) -> None:
+        """Give back what Spark keeps of the tables."""
         for frame in self._kept:
             frame.unpersist()
         self._kept.clear()
@@ -236,6 +241,7 @@ class Audit:
         """How many acknowledged messages are not stored."""
         return sum(row.lost for row in self.reconciliation or ())
 
+    @one_line_errors()
     def write(self, folder: str) -> None:
         """Every table as Parquet files, in a folder of its name; older ones are replaced, when all
         of the new are there."""
@@ -253,6 +259,7 @@ class Audit:
         finally:
             target.delete(_HALF)
 
+    @one_line_errors()
     def facts(self, title: str) -> ReportFacts:
         """For `write_report`; dataclasses.replace adds events, the pipeline, settings and so on."""
         self._work_out()

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+__all__ = ["Progress"]
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -33,6 +33,8 @@ from rocketpipe.spark.jobs.row_sending import Sending, Sent
 from rocketpipe.spark.jobs.sending import connection_options, queues_of, send_rows, stored_rows
 from rocketpipe.spark.write_options import WriteOptions
 
+__all__ = ["PublishReport", "PublishSettings", "publish"]
+
 CLOCKS_APART_MS = 300_000  # that a broker's clock may be behind ours
 
 
@@ -41,21 +43,21 @@ class PublishSettings:
     """What to publish where. `target` are options of `df.write.format("rocketmq")`."""
 
     target: Mapping[str, str] = field(repr=False)  # with the topic
-    files: tuple[str, ...]
+    files: tuple[str, ...]  # or folders, or patterns
     format: str | None = None  # by the names of the files
     schema: str | None = None  # of CSV and JSON, as DDL
     reading: Mapping[str, str] = field(default_factory=dict)  # options of Spark's reader
     body: str | None = None  # a column; without it the whole row, as JSON
-    keys: tuple[str, ...] = ()
-    tag: str | None = None
+    keys: tuple[str, ...] = ()  # columns
+    tag: str | None = None  # a column, as are the next three
     properties: Mapping[str, str] = field(default_factory=dict)  # columns by name
     sharding_key: str | None = None
     delay_level: str | None = None
     deliver_at: str | None = None
     rate: float | None = None  # rows a second, of all tasks
-    dry_run: bool = False
-    job_id: str | None = None
-    state: str | None = None  # a folder
+    dry_run: bool = False  # check every row, and send none
+    job_id: str | None = None  # of a job that can be continued, by this name
+    state: str | None = None  # a folder for what such a job has sent
 
     def __post_init__(self) -> None:
         if not self.files:
@@ -89,6 +91,7 @@ class PublishSettings:
 
     @property
     def topic(self) -> str:
+        """Where it goes, as `target` says."""
         return next(value for name, value in self.target.items() if name.lower() == "topic")
 
 

@@ -34,6 +34,8 @@ from rocketpipe.spark.row_ids import task_digits
 from rocketpipe.spark.write_options import WriteOptions
 from rocketpipe.wire import properties as names
 
+__all__ = ["ReplayReport", "ReplaySettings", "replay"]
+
 REPLAY_ID, REPLAY_OF, REPLAY_FROM = "REPLAY_ID", "REPLAY_OF", "REPLAY_FROM"
 CLOCKS_APART_MS = 300_000  # that brokers' clocks may differ
 
@@ -52,9 +54,9 @@ class ReplaySettings:
     source: Mapping[str, str] = field(repr=False)
     target: Mapping[str, str] = field(repr=False)
     to: str | None = None  # a topic; dead letters and retries go to where they were sent first
-    replay_id: str | None = None
-    rate: float | None = None
-    dry_run: bool = False
+    replay_id: str | None = None  # under which nothing is sent twice; None: by the topics
+    rate: float | None = None  # messages a second, of all tasks
+    dry_run: bool = False  # count, and send nothing
 
     def __post_init__(self) -> None:
         read = ReadOptions.parse(self.source).for_batch()

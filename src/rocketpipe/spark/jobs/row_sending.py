@@ -23,6 +23,8 @@ from rocketpipe.spark.row_ids import ids_of_rows
 from rocketpipe.spark.write_options import WriteOptions
 from rocketpipe.sync.producer import BulkSender, Producer
 
+__all__ = ["Sent"]
+
 UNIT, ROW, NAME, PROBLEM = "unit", "row", "name", "problem"
 BATCHES_AHEAD = 2  # sent while the next is read, as in the sink
 PACE_SECONDS = 0.2  # of a limited rate, what is sent at once

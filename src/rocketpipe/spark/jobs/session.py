@@ -21,6 +21,8 @@ from typing import IO, TYPE_CHECKING
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.failures import one_line
 
+__all__ = ["spark_session"]
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
