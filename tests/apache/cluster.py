@@ -53,7 +53,7 @@ _BROKER_SETTINGS = {
     # TransactionMetricsFlushService waits only after it has written.
     "transactionMetricFlushInterval": "200",
     # 5.5.0 copies its whole timer wheel this often, a quarter of a processor at the default 1 s.
-    "timerFlushIntervalMs": "5000",
+    "timerFlushIntervalMs": "60000",
 }
 
 

@@ -106,17 +106,17 @@ def test_messages_that_are_taken_away_or_doubled_are_told(start_demo: StartDemo)
 
 
 @pytest.mark.parametrize(
-    ("moment", "number"),
+    ("moment", "scenario", "number"),
     [
-        ("starting the brokers and Spark", signal.SIGINT),
-        ("is killed, and comes back", signal.SIGTERM),
-        ("reconciling", signal.SIGINT),
+        ("starting the brokers and Spark", "killed", signal.SIGINT),
+        ("is killed, and comes back", "killed", signal.SIGTERM),
+        ("reconciling", "calm", signal.SIGINT),
     ],
 )
 def test_an_interrupt_leaves_nothing_running(
-    start_demo: StartDemo, moment: str, number: signal.Signals
+    start_demo: StartDemo, moment: str, scenario: str, number: signal.Signals
 ) -> None:
-    demo = start_demo("--seconds", "8", "--rate", "50", "--scenario", "killed")
+    demo = start_demo("--seconds", "5", "--rate", "50", "--scenario", scenario)
     demo.wait_said(moment)
     demo.signal(number)
     demo.end()

@@ -82,6 +82,8 @@ def _settings(is_local: bool) -> dict[str, str]:
     if is_local:
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"
+        if sys.platform == "linux":  # elsewhere libraries may not like to be forked
+            settings["spark.python.daemon.module"] = "rocketpipe.spark.daemon"
     return settings
 
 
