@@ -7,9 +7,8 @@ for whoever drops what has an id that he knows.
 
 import logging
 import uuid
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -32,10 +31,6 @@ from rocketpipe.spark.write_options import WriteOptions
 from rocketpipe.sync.producer import BulkSender, Producer
 
 log = logging.getLogger(__name__)
-
-# What is being sent while the next Arrow batch is read and encoded: enough that neither waits for
-# the other, and all that a task keeps in memory.
-ARROW_BATCHES_AHEAD = 2
 
 
 def batch_writer(
@@ -108,18 +103,11 @@ def write_rows(
     """Send all rows of a task; an error says which row it was about."""
     with Producer(options.producer) as producer:
         encoder = RowEncoder(task, options.topic, options.producer, cache(producer.publish_queues))
-        bulk = BulkSender(producer)
         tally = _Tally(options)
-        sending: deque[Future[list[SendResult]]] = deque()
         try:
-            for batch in batches:
-                parcels = encoder.encode(batch)
-                tally.add_parcels(parcels)
-                sending.append(bulk.send_async(parcels))
-                if len(sending) > ARROW_BATCHES_AHEAD:
-                    tally.add_results(sending.popleft().result())
-            for each in sending:
-                tally.add_results(each.result())
+            encoded = map(tally.counted, map(encoder.encode, batches))
+            for results in BulkSender(producer).send_each(encoded):
+                tally.add_results(results)
         except InvalidMessage as error:
             raise InvalidMessage(f"partition {partition}, {error}") from None
         except BulkFailed as error:
@@ -147,8 +135,10 @@ class _Tally:
         self._bytes = self._requests = self._retries = 0
         self._brokers: Counter[str] = Counter()
 
-    def add_parcels(self, parcels: Sequence[Encoded]) -> None:
+    def counted(self, parcels: list[Encoded]) -> list[Encoded]:
+        """The same; their bytes are counted now."""
         self._bytes += sum(len(each.body) for each in parcels)
+        return parcels
 
     def add_results(self, results: Sequence[SendResult]) -> None:
         """MQError for a status that the user does not accept."""

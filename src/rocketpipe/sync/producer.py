@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from typing import Any
 
@@ -221,6 +221,11 @@ class Producer(BlockingClient):
         return self._call(self._async.recall(topic, recall_handle, timeout=timeout))
 
 
+# What is being sent while the next batch is read and encoded: enough that neither waits for the
+# other, and all that is kept in memory.
+BATCHES_AHEAD = 2
+
+
 class BulkSender:
     """AsyncBulkSender for one thread that goes on encoding while it sends."""
 
@@ -231,6 +236,16 @@ class BulkSender:
     def send_async(self, parcels: Sequence[Encoded]) -> "Future[list[SendResult]]":
         """A future of what `AsyncBulkSender.send` returns; the calls are obeyed in their order."""
         return self._producer._submit(self._async.send(parcels))
+
+    def send_each(self, batches: Iterable[Sequence[Encoded]]) -> Iterator[list[SendResult]]:
+        """What `AsyncBulkSender.send` returns for each, in order, a few behind what is taken."""
+        sending: deque[Future[list[SendResult]]] = deque()
+        for parcels in batches:
+            sending.append(self.send_async(parcels))
+            if len(sending) > BATCHES_AHEAD:
+                yield sending.popleft().result()
+        for each in sending:
+            yield each.result()
 
 
 class TransactionProducer(Producer):

@@ -1,9 +1,9 @@
 """What a task does that sends rows: leaves out what is stored, keeps to its rate, counts, and ends
 when its line is cut. `sending.py` says which columns a frame has."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rocketpipe.client.encoded import Encoded
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import BulkFailed, InvalidMessage, MQError
 from rocketpipe.message import MessageQueue, SendResult
@@ -26,7 +27,6 @@ from rocketpipe.sync.producer import BulkSender, Producer
 __all__ = ["Sent"]
 
 UNIT, ROW, NAME, PROBLEM = "unit", "row", "name", "problem"
-BATCHES_AHEAD = 2  # sent while the next is read, as in the sink
 PACE_SECONDS = 0.2  # of a limited rate, what is sent at once
 NAMED_MAX = 20  # bad rows that are named; all are counted
 
@@ -79,19 +79,18 @@ def send_batches(batches: Iterator[pa.RecordBatch], sending: Sending, line: Task
     settings = sending.options.producer
     with Producer(settings) as producer:
         encoder = RowEncoder("", sending.options.topic, settings, cache(producer.publish_queues))
-        bulk, tally = BulkSender(producer), _Tally(sending.options)
-        waiting: deque[Future[list[SendResult]]] = deque()
-        try:
+        tally = _Tally(sending.options)
+
+        def encoded() -> Iterator[list[Encoded]]:
             for batch in _paced(_wanted(batches, sending, tally), sending.rate, line):
-                parcels = encoder.encode_with_ids(_sink_columns(batch), _ids(batch))
+                with _named(batch):
+                    parcels = encoder.encode_with_ids(_sink_columns(batch), _ids(batch))
                 tally.add_rows(batch)
-                waiting.append(bulk.send_async(parcels))
-                if len(waiting) > BATCHES_AHEAD:
-                    line.tell(tally.add_results(waiting.popleft().result()))
-            for each in waiting:
-                line.tell(tally.add_results(each.result()))
-        except InvalidRow as error:
-            raise InvalidMessage(f"{_name(batch, error.place)}: {error.reason}") from None
+                yield parcels
+
+        try:
+            for results in BulkSender(producer).send_each(encoded()):
+                line.tell(tally.add_results(results))
         except BulkFailed as error:
             raise MQError(str(error)) from None
     # A unit of which rows may be left is not done.
@@ -126,10 +125,8 @@ def _wanted(
     batches: Iterator[pa.RecordBatch], sending: Sending, tally: "_Tally"
 ) -> Iterator[pa.RecordBatch]:
     for batch in _not_stored(batches, sending, tally):
-        try:
+        with _named(batch):
             _refuse_problems(batch)
-        except InvalidRow as error:
-            raise InvalidMessage(f"{_name(batch, error.place)}: {error.reason}") from None
         yield batch
 
 
@@ -183,6 +180,15 @@ def _sink_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _ids(batch: pa.RecordBatch) -> Any:
     return ids_of_rows(batch.column(UNIT).to_pylist(), np.asarray(batch.column(ROW)))
+
+
+@contextmanager
+def _named(batch: pa.RecordBatch) -> Iterator[None]:
+    """A bad row ends it all, under the name that people know it by."""
+    try:
+        yield
+    except InvalidRow as error:
+        raise InvalidMessage(f"{_name(batch, error.place)}: {error.reason}") from None
 
 
 def _name(batch: pa.RecordBatch, place: int) -> str:
