@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -60,10 +60,12 @@ def apache_version(request: pytest.FixtureRequest) -> str:
 
 
 class ApacheClusters:
-    """The shared cluster of each version, started when first asked for."""
+    """The shared cluster of each version: started when first asked for, ended after the last test
+    that may ask, since even idle brokers take a tenth of a core each."""
 
     def __init__(self) -> None:
         self._running: dict[str, ApacheCluster] = {}
+        self.last_tests: dict[str, str] = {}  # of each version
 
     def __call__(self, version: str) -> ApacheCluster:
         if version not in self._running:
@@ -75,16 +77,32 @@ class ApacheClusters:
         """That of this version, if there is one yet."""
         return [cluster for name, cluster in self._running.items() if name == version]
 
-    def close(self) -> None:
-        for cluster in self._running.values():
-            cluster.close()
+    def close(self, versions: Iterable[str] = VERSIONS) -> None:
+        for version in versions:
+            if cluster := self._running.pop(version, None):
+                cluster.close()
+
+
+_clusters = ApacheClusters()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    for item in session.items:
+        call = getattr(item, "callspec", None)
+        for name in ("apache_version", "cluster_name"):
+            if call is not None and (version := call.params.get(name)) in VERSIONS:
+                _clusters.last_tests[version] = item.nodeid
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    _clusters.close(name for name, last in _clusters.last_tests.items() if last == item.nodeid)
 
 
 @pytest.fixture(scope="session")
 def apache_clusters() -> Iterator[ApacheClusters]:
-    clusters = ApacheClusters()
-    yield clusters
-    clusters.close()
+    yield _clusters
+    _clusters.close()
 
 
 @pytest.fixture(scope="module")
