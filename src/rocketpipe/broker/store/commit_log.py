@@ -96,13 +96,17 @@ class CommitLog:
         if start >= end:
             return  # it is full to the last byte
         self.write(encode_blank(end - start))
-        assert self._last is not None
         try:
-            self._last.truncate(self._segment_bytes)
+            self.stretch(end)
         except OSError:
             self.max_offset = start
             self._is_tail_clean = False
             raise
+
+    def stretch(self, end: int) -> None:
+        """Let the last segment, whose filler is written, reach to where the next begins."""
+        assert self._last is not None
+        self._last.truncate(end - self._last_start)
         self.max_offset = end
 
     def start_at(self, offset: int) -> None:

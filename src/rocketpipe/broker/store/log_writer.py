@@ -126,10 +126,11 @@ class LogWriter:
             self._write_out()
 
     def _write_out(self) -> None:
-        self._write_handle = self._run = None
+        self._write_handle = None
         self.is_stuck = False
         while self._runs:
             run = self._runs[0]
+            self._run = None  # also that of a put by one of those who are told below
             try:
                 if run.is_new_segment:
                     self._log.close_segment()

@@ -40,6 +40,9 @@ async def recover(log: CommitLog, indexes: Indexes, replay: Replay, *, is_copy: 
             *(log.max_offset - scan.position, scan.position),
         )
         log.truncate(scan.position)
+    elif scan.position > log.max_offset and not is_copy:
+        # Killed after the filler was written. What came behind it, nobody would ever look at.
+        log.stretch(scan.position)
     indexes.offset = log.max_offset
     log.distrust(start)
     await log.sync()

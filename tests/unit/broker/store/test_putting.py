@@ -359,3 +359,19 @@ async def test_what_was_done_is_counted() -> None:
         assert (stats.messages_put, stats.bytes_put, stats.puts_refused) == (3, size, 0)
         assert (stats.messages_read, stats.bytes_read) == (3, size)
         assert (stats.reads_found, stats.reads_missed) == (1, 1)
+
+
+@simulated
+async def test_what_is_put_by_those_who_are_told_is_written_too() -> None:
+    async with opened(SimulatedDisk()) as store:
+        told: list[int] = []
+
+        def tell_and_put(result: PutResult) -> None:
+            told.append(result.queue_offset)
+            if len(told) < 5:
+                store.put(draft(b"%d" % len(told)), tell_and_put)
+
+        store.put(draft(b"0"), tell_and_put)
+        await asyncio.sleep(1)
+        assert told == [0, 1, 2, 3, 4]
+        assert bodies(store) == [b"%d" % number for number in range(5)]

@@ -14,6 +14,7 @@ from rocketpipe.broker.store.values import ReadStatus
 from rocketpipe.errors import StoreError, StoreLocked
 from rocketpipe.testing.simulated_disk import SimulatedDisk
 from rocketpipe.testing.simulated_loop import run
+from rocketpipe.wire.record import encode_blank
 from tests.stores import (
     FOLDER,
     LOG,
@@ -419,3 +420,18 @@ async def test_a_new_segment_is_not_taken_for_the_torn_one_that_had_its_name() -
         assert 0 < kept < 20
         await put_many(store, 100)
         assert bodies(store)[kept:] == [b"body %d" % number for number in range(100)]
+
+
+@simulated
+async def test_nothing_is_written_behind_the_filler_of_a_segment_that_a_kill_left_short() -> None:
+    disk = SimulatedDisk()
+    async with killed(disk) as store:
+        end = (await put(store, draft(b"before"))).end_offset
+    segment = disk.open(LOG / f"{0:020}")
+    segment.write_at(end, encode_blank(SMALL.commit_log_segment_bytes - end))
+    segment.close()
+    async with killed(disk) as store:
+        await put(store, draft(b"after"))
+        assert bodies(store) == [b"before", b"after"]
+    async with opened(disk) as store:
+        assert bodies(store) == [b"before", b"after"]
