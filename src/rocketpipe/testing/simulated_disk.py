@@ -22,6 +22,10 @@ _PAGE_BYTES = 4096
 _SECTOR_BYTES = 512
 
 
+class Killed(SystemExit):
+    """The process that uses the disk was killed."""
+
+
 class SimulatedDisk:
     """Implements `Disk`. Folders exist as soon as they are named, and are never lost."""
 
@@ -37,6 +41,8 @@ class SimulatedDisk:
         self._files: dict[Path, _Content] = {}
         self._durable_files: dict[Path, _Content] = {}
         self._name_changes: dict[Path, list[_NameChange]] = {}
+        self.changes_left: int | None = None
+        """After so many more changes, whoever makes the next is `Killed`; None: nobody is."""
         self._locked: set[Path] = set()
         self._power = _Power()
 
@@ -62,6 +68,7 @@ class SimulatedDisk:
     def rename(self, source: Path, target: Path) -> None:
         # Within one folder: both happen or neither does.
         assert source.parent == target.parent
+        self._change()
         content = self._files.pop(source)
         self._files[target] = content
         self._name_changes.setdefault(source.parent, []).append({source: None, target: content})
@@ -139,7 +146,15 @@ class SimulatedDisk:
 
     # How it works
 
+    def _change(self) -> None:
+        """Called before anything changes, as a system call would do it."""
+        if self.changes_left is not None:
+            if self.changes_left <= 0:
+                raise Killed
+            self.changes_left -= 1
+
     def _change_name(self, path: Path, content: "_Content | None") -> None:
+        self._change()
         change: _NameChange = {path: content}
         _apply(change, self._files)
         self._name_changes.setdefault(path.parent, []).append(change)
@@ -154,6 +169,11 @@ class SimulatedDisk:
     def _write(self, content: "_Content", offset: int, data: bytes) -> None:
         if self.is_stuck:
             raise BlockingIOError(errno.EAGAIN, "the disk is stuck")
+        try:
+            self._change()
+        except Killed:
+            content.write(offset, data[: self._dice.randint(0, len(data))])
+            raise
         self.writes += 1
         pages = set(range(offset // _PAGE_BYTES, (offset + len(data) - 1) // _PAGE_BYTES + 1))
         try:
@@ -272,6 +292,7 @@ class _SimulatedFile:
 
     def truncate(self, size: int) -> None:
         self._check()
+        self._disk._change()
         self._content.truncate(size)
 
     async def sync(self) -> None:
