@@ -13,6 +13,7 @@ from rocketpipe.report.facts import Reconciled, ReportFacts
 from rocketpipe.spark.jobs import reconciliation
 from rocketpipe.spark.jobs.attempts import read_records, with_defaults
 from rocketpipe.spark.jobs.audit import Audit, AuditSettings, audit
+from rocketpipe.spark.jobs.skew import skew
 from tests.jobs.ledger import START, TOPIC, Ledger
 
 SLOW = "isolated for 1.9 s: took 812 ms"
@@ -373,3 +374,23 @@ def test_what_can_not_be_read_is_told_in_a_line(spark: SparkSession, tmp_path: P
 def test_settings_are_checked(settings: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidSetting, match=text):
         AuditSettings(**settings)
+
+
+def test_rows_that_a_table_has_twice_are_told(orders: Reconciled, facts: ReportFacts) -> None:
+    assert orders.rows_twice == 2
+    assert "2 rows of the table tell of a place that another row tells of" in facts.notes
+
+
+def test_a_broker_that_nobody_chose_is_left_out_of_the_skew(spark: SparkSession) -> None:
+    counts = spark.createDataFrame(
+        [("java5", "t", "broker-a", 0, 5), ("java5", "t", "broker-b", 0, 0)],
+        "chosen_by string, topic string, broker string, queue_id bigint, sends bigint",
+    )
+    modes = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    try:
+        for name, mode in modes.items():  # which divides before it leaves rows out
+            spark.conf.set(name, mode)
+        assert {row.broker for row in skew(counts).collect()} == {None, "broker-a"}
+    finally:
+        for name in modes:
+            spark.conf.unset(name)

@@ -27,7 +27,6 @@ from rocketpipe.spark.jobs.failures import one_line_errors
 SPARK_CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
-    "spark.python.authenticate.socketTimeout": "120s",  # workers start slowly on a busy machine
     # Much code runs once, on little data: to make it fast takes longer than to run it slowly.
     # With the first compiler alone Java keeps little room for code, and an audit fills it.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "

@@ -87,15 +87,19 @@ class ServerCore(ABC):
 
     async def stop(self) -> None:
         """End in order."""
-        server, self._server = self._server, None
-        if server is not None:
-            await server.close()
+        if self._server is not None:
+            try:
+                await self._server.close()
+            finally:
+                self._server = None  # not before: to end in order takes its time
 
     async def kill(self) -> None:
         """End as a crash would."""
-        server, self._server = self._server, None
-        if server is not None:
-            await server.kill()
+        if self._server is not None:
+            try:
+                await self._server.kill()
+            finally:
+                self._server = None
 
 
 class NameServerCore(ServerCore):

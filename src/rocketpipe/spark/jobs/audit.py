@@ -271,7 +271,10 @@ class Audit:
             reconciliation=self.reconciliation,
         )
         told = collect_facts(self.tables, facts)
-        return replace(told, notes=(*self.notes, *told.notes))
+        notes = [*self.notes, *told.notes]
+        if twice := sum(row.rows_twice for row in self.reconciliation or ()):
+            notes.append(f"{twice} rows of the table tell of a place that another row tells of")
+        return replace(told, notes=notes)
 
     def _keep(self, frame: DataFrame) -> DataFrame:
         self._kept.append(frame.persist(StorageLevel.MEMORY_AND_DISK))

@@ -78,12 +78,11 @@ def _settings(is_local: bool) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.streaming.stopTimeout": "60s",
+        "spark.python.authenticate.socketTimeout": "120s",  # workers start slowly on a busy machine
     }
     if is_local:
         settings["spark.driver.bindAddress"] = "127.0.0.1"
         settings["spark.driver.host"] = "127.0.0.1"
-        if sys.platform == "linux":  # elsewhere libraries may not like to be forked
-            settings["spark.python.daemon.module"] = "rocketpipe.spark.daemon"
     return settings
 
 

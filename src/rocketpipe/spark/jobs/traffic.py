@@ -73,11 +73,11 @@ def _in_one_pass(
         sum((name not in own) << at for at, name in enumerate(reversed(columns)))
         for own in tables.values()
     ]
-    table = f.element_at(
+    name = f.element_at(
         f.create_map(*(f.lit(each) for pair in zip(bits, tables, strict=True) for each in pair)),
         f.grouping_id().cast("int"),
     )
-    grouped = rows.groupingSets(list(tables.values()), *columns).agg(table.alias("table"), *counts)
+    grouped = rows.groupingSets(list(tables.values()), *columns).agg(name.alias("table"), *counts)
     names = ("p50_ms", "p90_ms", "p99_ms")
     quantiles = {name: f.col("quantiles")[at] for at, name in enumerate(names)}
     return grouped.withColumns(quantiles).drop("quantiles")
