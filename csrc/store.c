@@ -308,40 +308,66 @@ static PyObject *index_entries(PyObject *Py_UNUSED(module), PyObject *const *arg
     return entries;
 }
 
-/* choose_span(entries, bytes_max, gap_bytes_max, span_bytes_max): where the records of all these
-   entries of a queue begin, how many bytes are from there to the end of the last, and their sizes;
-   None if they are not to be read, all, in one go. */
-static PyObject *choose_span(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+static int add_span(PyObject *spans, int64_t start, int64_t end, Py_ssize_t records) {
+    PyObject *span = Py_BuildValue("LLn", (long long)start, (long long)(end - start), records);
+    int is_added = span != NULL && PyList_Append(spans, span) == 0;
+    Py_XDECREF(span);
+    return is_added;
+}
+
+/* choose_spans(entries, bytes_max, gap_bytes_max, span_bytes_max): which records of these entries of a
+   queue are to be read, from the first on, and in what spans of the log: of each where it begins, its
+   bytes and how many records it has; then the sizes of them all. None if an entry is not plain. */
+static PyObject *choose_spans(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
     const byte *entries;
     Py_ssize_t entries_size;
-    int64_t bytes_max, gap_max, span_max, bytes = 0, end = 0;
+    int64_t bytes_max, gap_max, span_max;
     if (count != 4 || !take_bytes(args[0], &entries, &entries_size) ||
         !take_number(args[1], 0, INT64_MAX, &bytes_max) ||
         !take_number(args[2], 0, INT32_MAX, &gap_max) ||
         !take_number(args[3], 0, INT32_MAX, &span_max)) {
         PyErr_SetString(PyExc_TypeError,
-                        "choose_span(entries, bytes_max, gap_bytes_max, span_bytes_max)");
+                        "choose_spans(entries, bytes_max, gap_bytes_max, span_bytes_max)");
         return NULL;
     }
     Py_ssize_t quantity = entries_size / ENTRY_BYTES;
     if (quantity == 0 || entries_size % ENTRY_BYTES) {
         Py_RETURN_NONE;
     }
-    int64_t start = get_i64(entries);
-    for (Py_ssize_t n = 0; n < quantity; n++) {
-        int64_t place = get_i64(entries + n * ENTRY_BYTES);
-        int64_t size = get_i32(entries + n * ENTRY_BYTES + 8);
+    PyObject *spans = PyList_New(0);
+    if (spans == NULL) {
+        return NULL;
+    }
+    int64_t start = get_i64(entries), end = start, bytes = 0;
+    Py_ssize_t chosen = 0, first = 0; /* records in all, and before this span */
+    int is_plain = start >= 0;
+    for (; is_plain && chosen < quantity; chosen++) {
+        int64_t place = get_i64(entries + chosen * ENTRY_BYTES);
+        int64_t size = get_i32(entries + chosen * ENTRY_BYTES + 8);
         if (size < RECORD_BYTES_MIN || place < end || place > PLACE_MAX) {
-            Py_RETURN_NONE;
+            is_plain = 0;
+            break;
         }
         bytes += size;
+        if (chosen > 0 && bytes > bytes_max) {
+            break;
+        }
+        if (chosen > first && (place - end > gap_max || place + size - start > span_max)) {
+            if (!add_span(spans, start, end, chosen - first)) {
+                Py_DECREF(spans);
+                return NULL;
+            }
+            start = place;
+            first = chosen;
+        }
         end = place + size;
     }
-    if (bytes > bytes_max || end - start > span_max || end - start - bytes > gap_max * quantity) {
+    if (!is_plain) {
+        Py_DECREF(spans);
         Py_RETURN_NONE;
     }
-    PyObject *sizes = PyTuple_New(quantity);
-    for (Py_ssize_t n = 0; sizes != NULL && n < quantity; n++) {
+    PyObject *sizes = add_span(spans, start, end, chosen - first) ? PyTuple_New(chosen) : NULL;
+    for (Py_ssize_t n = 0; sizes != NULL && n < chosen; n++) {
         PyObject *size = PyLong_FromLong(get_i32(entries + n * ENTRY_BYTES + 8));
         if (size == NULL) {
             Py_CLEAR(sizes);
@@ -349,10 +375,14 @@ static PyObject *choose_span(PyObject *Py_UNUSED(module), PyObject *const *args,
             PyTuple_SetItem(sizes, n, size);
         }
     }
-    return sizes ? Py_BuildValue("LLN", (long long)start, (long long)(end - start), sizes) : NULL;
+    if (sizes == NULL) {
+        Py_DECREF(spans);
+        return NULL;
+    }
+    return Py_BuildValue("NN", spans, sizes);
 }
 
-/* cut_span(span, entries): the records of the entries, out of the span that `choose_span` told; None
+/* cut_span(span, entries): the records of the entries, out of a span that `choose_spans` told; None
    unless each is there, with its size and its place in the log. */
 static PyObject *cut_span(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
     const byte *span, *entries;
@@ -380,7 +410,7 @@ static PyObject *cut_span(PyObject *Py_UNUSED(module), PyObject *const *args, Py
         }
         bytes += (Py_ssize_t)size;
     }
-    if (bytes == span_size) { /* nothing lies between them: they do not overlap, see choose_span */
+    if (bytes == span_size) { /* nothing lies between them: they do not overlap, see choose_spans */
         Py_INCREF(args[0]);
         return args[0];
     }
@@ -399,7 +429,7 @@ static PyObject *cut_span(PyObject *Py_UNUSED(module), PyObject *const *args, Py
 PyMethodDef store_methods[] = {
     {"lay_out", (PyCFunction)(void (*)(void))lay_out, METH_FASTCALL, NULL},
     {"index_entries", (PyCFunction)(void (*)(void))index_entries, METH_FASTCALL, NULL},
-    {"choose_span", (PyCFunction)(void (*)(void))choose_span, METH_FASTCALL, NULL},
+    {"choose_spans", (PyCFunction)(void (*)(void))choose_spans, METH_FASTCALL, NULL},
     {"cut_span", (PyCFunction)(void (*)(void))cut_span, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from rocketpipe.message import StoredMessage
 
-_VERSION = 1  # what is built from other sources is not used: its functions may be others
+_VERSION = 2  # what is built from other sources is not used: its functions may be others
 
 Frame = tuple[int, int, dict[str, str], bytes, str | None, int, int, str | None, int]
 
@@ -78,9 +78,9 @@ class Compiled(Protocol):
         self, slots: Sequence[int], count: int, keyed: bytes, seconds: int, /
     ) -> bytes: ...
 
-    def choose_span(
+    def choose_spans(
         self, entries: bytes, bytes_max: int, gap_bytes_max: int, span_bytes_max: int, /
-    ) -> tuple[int, int, tuple[int, ...]] | None: ...
+    ) -> tuple[list[tuple[int, int, int]], tuple[int, ...]] | None: ...
 
     def cut_span(self, span: bytes, entries: bytes, /) -> bytes | None: ...
 

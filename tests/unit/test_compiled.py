@@ -358,6 +358,22 @@ def test_records_are_read_the_same(
     same(partial(read, FakeLog(mutilated(data, changes))))
 
 
+@pytest.mark.skipif(compiled is None, reason="nothing is compiled")
+def test_records_far_apart_or_too_many_for_an_answer_are_no_reason_to_give_up() -> None:
+    assert compiled is not None
+    entries = b"".join([ENTRY.pack(place, 100, 0) for place in (0, 100, 5000, 5100, 5250)])
+    sizes = (100,) * 5
+    near, far = ([(0, 5350, 5)], sizes), ([(0, 200, 2), (5000, 350, 3)], sizes)
+    assert compiled.choose_spans(entries, 500, 4800, 9999) == near
+    assert compiled.choose_spans(entries, 500, 4799, 9999) == far
+    assert compiled.choose_spans(entries, 500, 4800, 5349) == (
+        [(0, 5200, 4), (5250, 100, 1)],
+        sizes,
+    )
+    assert compiled.choose_spans(entries, 499, 4800, 9999) == ([(0, 5200, 4)], sizes[:4])
+    assert compiled.choose_spans(entries, 1, 4800, 9999) == ([(0, 100, 1)], sizes[:1])
+
+
 # What a consumer decodes.
 
 record_bytes = st.builds(

@@ -61,18 +61,11 @@ def read_queue(
         sizes = tuple(map(len, found))
         records = b"".join(found)
         return QueueRead(status, offset + scanned, min_offset, max_offset, records, sizes)
-    if compiled is not None and accepts is None:
-        # All of them in one go, whole and where they should be: nearly always.
-        span = compiled.choose_span(entries, bytes_max, _GAP_BYTES_MAX, _SPAN_BYTES_MAX)
-        if span is not None:
-            start, span_bytes, sizes = span
-            data = log.read(start, span_bytes)
-            found_all = compiled.cut_span(data, entries)
-            if found_all is not None:
-                next_offset = offset + len(sizes)
-                return QueueRead(
-                    ReadStatus.FOUND, next_offset, min_offset, max_offset, found_all, sizes
-                )
+    if accepts is None:
+        records, sizes = _read_plain(log, entries, bytes_max)
+        if sizes:
+            next_offset = offset + len(sizes)
+            return QueueRead(ReadStatus.FOUND, next_offset, min_offset, max_offset, records, sizes)
     offsets, sizes, scanned = _choose(entries, count_max, bytes_max, accepts)
     next_offset = offset + scanned
     if not sizes:
@@ -80,6 +73,27 @@ def read_queue(
     records, sizes = _read_records(log, offsets, sizes)
     status = ReadStatus.FOUND if records else ReadStatus.MESSAGE_WAS_REMOVING
     return QueueRead(status, next_offset, min_offset, max_offset, records, sizes)
+
+
+def _read_plain(log: CommitLog, entries: bytes, bytes_max: int) -> tuple[bytes, tuple[int, ...]]:
+    """The records that fit, and their sizes, if all are whole and where they should be: nearly
+    always. Else none, or where nothing is compiled."""
+    if compiled is None:
+        return b"", ()
+    chosen = compiled.choose_spans(entries, bytes_max, _GAP_BYTES_MAX, _SPAN_BYTES_MAX)
+    if chosen is None:
+        return b"", ()
+    spans, sizes = chosen
+    parts = []
+    first = 0
+    for start, span_bytes, count in spans:
+        of_span = entries[first * ENTRY.size : (first + count) * ENTRY.size]
+        part = compiled.cut_span(log.read(start, span_bytes), of_span)
+        if part is None:
+            return b"", ()
+        parts.append(part)
+        first += count
+    return parts[0] if len(parts) == 1 else b"".join(parts), sizes
 
 
 def _choose(

@@ -82,7 +82,11 @@ def _parse_json(frame: DataFrame, schema: StructType) -> DataFrame:
     )
     told = schema.json()
     # Python looks only at those that are bad.
-    why = fn.udf(lambda body: reason(bytes(body), StructType.fromJson(json.loads(told))), "string")
+    why = fn.udf(
+        lambda body: reason(bytes(body), StructType.fromJson(json.loads(told))),
+        "string",
+        useArrow=False,  # which would want pandas, for a few rows
+    )
     return (
         frame.withColumn(_PARSED, fn.from_json(around, inside, options))
         .withColumn(REASON, fn.when(is_bad, why("body")))
