@@ -6,7 +6,6 @@ import gc
 import json
 import signal
 import sys
-import tempfile
 import threading
 from contextlib import ExitStack
 from pathlib import Path
@@ -122,6 +121,8 @@ async def serve_cluster(settings: "ClusterSettings", *, folder: Path | None, is_
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     with ExitStack() as stack:
         if folder is None:
+            import tempfile
+
             temporary = tempfile.TemporaryDirectory(prefix="rocketpipe-serve-")
             folder = Path(stack.enter_context(temporary))
         started: list[ServerCore] = []

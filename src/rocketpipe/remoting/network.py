@@ -224,9 +224,10 @@ class _SocketListener:
 async def _listening_socket(address: Address) -> socket.socket:
     kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
     try:
-        # A number needs nobody to look it up, and so no thread.
+        # A number needs nobody to look it up, and so no thread; nor, as bytes, Python's tables of
+        # all letters that a name may have.
         flags = passive | socket.AI_NUMERICHOST
-        found = socket.getaddrinfo(address.host, address.port, type=kind, flags=flags)
+        found = socket.getaddrinfo(address.host.encode(), address.port, type=kind, flags=flags)
     except socket.gaierror:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(address.host, address.port, type=kind, flags=passive)
