@@ -18,11 +18,20 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import IO, Protocol, Self
+from typing import IO, NamedTuple, Protocol, Self
 
 import rocketpipe
-from bench.measuring import ROUNDS, SECONDS, TOPIC, VERSION, Figures, medians, our_script, say
+from bench.measuring import (
+    ROUNDS,
+    SECONDS,
+    TOPIC,
+    VERSION,
+    Figures,
+    Rounds,
+    in_turns,
+    our_script,
+    say,
+)
 from rocketpipe import AsyncProducer, Message, SendResult
 from tests.apache.cluster import ApacheCluster
 
@@ -39,6 +48,10 @@ APACHE_SETTINGS = {
     "maxHashSlotNum": "5000000",
     "maxIndexNum": "20000000",
 }
+
+
+class Start(NamedTuple):
+    seconds: float
 
 
 class Cluster(Protocol):
@@ -147,10 +160,10 @@ def memory_mb(cluster: Cluster, field: str = "VmRSS") -> float:
 
 def rounds(
     name: str, measure: Callable[[Cluster], Figures], clusters: Sequence[Cluster]
-) -> list[Figures]:
+) -> list[Rounds[Figures]]:
     """What each cluster does. The first round does not count: Java has to warm up."""
     measures = {f"{name} {type(each).__name__}": partial(measure, each) for each in clusters}
-    return list(medians(measures).values())
+    return list(in_turns(measures).values())
 
 
 # The table.
@@ -159,10 +172,13 @@ def rounds(
 def main() -> None:
     lines: list[str] = []
 
-    def rate_row(name: str, work: str, ours: Figures, theirs: Figures) -> None:
+    def rate_row(
+        name: str, work: str, our_rounds: Rounds[Figures], their_rounds: Rounds[Figures]
+    ) -> None:
+        ours, theirs = our_rounds.median, their_rounds.median
         lines.append(
             f"| {name} | {work} | {ours.rate:,.0f}/s | {theirs.rate:,.0f}/s "
-            f"| **{ours.rate / theirs.rate:.2f}x** | at least 1.0x "
+            f"| **{our_rounds.ratio(their_rounds):.2f}x** | at least 1.0x "
             f"| {ours.server_cpu:.1f} and {theirs.server_cpu:.1f} "
             f"| {ours.cpu:.1f} and {theirs.cpu:.1f} |"
         )
@@ -170,13 +186,14 @@ def main() -> None:
     def plain_row(name: str, work: str, ours: str, theirs: str, ratio: str, wanted: str) -> None:
         lines.append(f"| {name} | {work} | {ours} | {theirs} | {ratio} | {wanted} | | |")
 
-    our_seconds, their_seconds = time_starts()
+    our_starts, their_starts = time_starts()
+    our_seconds, their_seconds = our_starts.median.seconds, their_starts.median.seconds
     plain_row(
         "start",
         "from nothing to the first acknowledged send",
         f"{our_seconds:.2f} s",
         f"{their_seconds:.2f} s",
-        f"**{their_seconds / our_seconds:.0f}x faster**",
+        f"**{their_starts.ratio(our_starts):.0f}x faster**",
         "20x faster",
     )
     with OurCluster() as ours, TheirCluster() as theirs:
@@ -195,7 +212,7 @@ def main() -> None:
             "at most 1/8",
         )
         rate_row("pull", "pulling a million messages", *rounds("pull", pulls, both))
-        early: list[Figures] = []
+        early: Rounds[Figures] = Rounds()
 
         def single_sends(cluster: Cluster) -> Figures:
             if cluster is ours:
@@ -204,16 +221,17 @@ def main() -> None:
             return sends("awaited", cluster)
 
         late, javas = rounds("send", single_sends, both)
-        early_cpu = median([figures.server_cpu for figures in early[1:]])
+        del early[0]  # as of the others, to warm up
+        early_cpu, late_cpu = early.median.server_cpu, late.median.server_cpu
         rate_row("send", "awaited `send`, 64 in flight", late, javas)
         many = rounds("many", lambda cluster: sends("many", cluster), both)
         rate_row("many", "`send_many`", *many)
         plain_row(
             "growth",
             "CPU of our broker for a send, when empty and when full",
-            f"{early_cpu:.1f} µs and {late.server_cpu:.1f} µs",
+            f"{early_cpu:.1f} µs and {late_cpu:.1f} µs",
             "",
-            f"**{late.server_cpu / early_cpu:.2f}x**",
+            f"**{late.ratio(early, Figures._fields.index('server_cpu')):.2f}x**",
             "1.0x",
         )
         restarts = [seconds_to_restart(ours, how) for how in (signal.SIGTERM, signal.SIGKILL)]
@@ -232,18 +250,19 @@ def main() -> None:
     print("\n".join(lines))
 
 
-def time_starts() -> tuple[float, float]:
-    """The medians of ours and Apache's."""
+def time_starts() -> tuple[Rounds[Start], Rounds[Start]]:
+    """How long ours and Apache's take."""
     compileall.compile_dir(Path(rocketpipe.__file__).parent, quiet=1)  # as pip does
-    seen: list[list[float]] = [[], []]
+
+    def timed(start: Callable[[], Cluster]) -> Start:
+        seconds, cluster = seconds_to_first_send(start)
+        cluster.close()
+        return Start(seconds)
+
     starts: list[Callable[[], Cluster]] = [OurCluster, TheirCluster]
-    for number in range(ROUNDS):
-        for start, times in zip(starts, seen, strict=True):
-            seconds, cluster = seconds_to_first_send(start)
-            cluster.close()
-            times.append(seconds)
-            say(f"round {number + 1}: {type(cluster).__name__} took {seconds:.2f} s to start")
-    return median(seen[0]), median(seen[1])
+    measures = {f"start {start.__name__}": partial(timed, start) for start in starts}
+    ours, theirs = in_turns(measures, warm_up_rounds=0).values()
+    return ours, theirs
 
 
 def seconds_to_restart(cluster: OurCluster, how: signal.Signals) -> float:

@@ -18,9 +18,10 @@ from bench.measuring import (
     F,
     Figures,
     Latency,
+    Rounds,
     figures,
+    in_turns,
     latency,
-    medians,
     our_output,
     our_script,
     say,
@@ -93,8 +94,8 @@ ROWS = (
 def main() -> None:
     with TheirCluster() as cluster:
         fill(cluster.namesrv)
-        consumed = in_turns(CONSUMING, cluster.namesrv)
-        late = in_turns(LATENCIES, cluster.namesrv)
+        consumed = all_in_turns(CONSUMING, cluster.namesrv)
+        late = all_in_turns(LATENCIES, cluster.namesrv)
     print(f"\nConsumers on one Apache RocketMQ {VERSION} broker, a million messages, median of")
     print(f"{ROUNDS} rounds; CPU of the client in µs a message:\n")
     print("| row | work | ours | the other's | ratio | wanted | our CPU | the other's | ratio |")
@@ -102,16 +103,14 @@ def main() -> None:
     for name, work, other, wanted in ROWS:
         print(rate_line(name, work, consumed[name], consumed[other], wanted))
     for name in ("latency", "latency-async"):
-        for percentile, ours_us, javas_us in zip(
-            Latency._fields, late[name], late["java-latency"], strict=True
-        ):
-            print(latency_line(f"{name} {percentile}", ours_us, javas_us))
+        for at, percentile in enumerate(Latency._fields):
+            print(latency_line(f"{name} {percentile}", late[name], late["java-latency"], at))
 
 
-def in_turns(measures: Mapping[str, Callable[[str], F]], namesrv: str) -> dict[str, F]:
+def all_in_turns(measures: Mapping[str, Callable[[str], F]], namesrv: str) -> dict[str, Rounds[F]]:
     """Without a round to warm up: each process does that by itself."""
     bound = {name: partial(measure, namesrv) for name, measure in measures.items()}
-    return medians(bound, warm_up_rounds=0)
+    return in_turns(bound, warm_up_rounds=0)
 
 
 def fill(namesrv: str) -> None:
@@ -123,17 +122,22 @@ def fill(namesrv: str) -> None:
         asyncio.run(send_all(namesrv, topic, messages))
 
 
-def rate_line(name: str, work: str, mine: Figures, other: Figures, wanted: str) -> str:
+def rate_line(
+    name: str, work: str, my_rounds: Rounds[Figures], other_rounds: Rounds[Figures], wanted: str
+) -> str:
+    mine, other = my_rounds.median, other_rounds.median
+    cpu = my_rounds.ratio(other_rounds, Figures._fields.index("cpu"))
     return (
         f"| {name} | {work} | {mine.rate:,.0f}/s | {other.rate:,.0f}/s "
-        f"| **{mine.rate / other.rate:.2f}x** | at least {wanted} "
-        f"| {mine.cpu:.1f} | {other.cpu:.1f} | {mine.cpu / other.cpu:.2f}x |"
+        f"| **{my_rounds.ratio(other_rounds):.2f}x** | at least {wanted} "
+        f"| {mine.cpu:.1f} | {other.cpu:.1f} | {cpu:.2f}x |"
     )
 
 
-def latency_line(name: str, ours_us: float, javas_us: float) -> str:
+def latency_line(name: str, ours: Rounds[Latency], javas: Rounds[Latency], at: int) -> str:
     return (
         f"| {name} | from `send` to the listener, {PACE[0]} a second; Java: the same "
-        f"| {ours_us / 1000:.2f} ms | {javas_us / 1000:.2f} ms | **{ours_us / javas_us:.2f}x** "
+        f"| {ours.median[at] / 1000:.2f} ms | {javas.median[at] / 1000:.2f} ms | "
+        f"**{ours.ratio(javas, at):.2f}x** "
         "| at most 1.0x | | | |"
     )

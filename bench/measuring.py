@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 HERE = Path(__file__).parent
 VERSION = "5.5.0"
-ROUNDS = 3
+ROUNDS = 5
 SECONDS = 5.0
 TOPIC = "benchmark"
 
@@ -35,22 +35,36 @@ class Latency(NamedTuple):
         return f"p50 {self.p50:,.0f} us, p99 {self.p99:,.0f} us"
 
 
-F = TypeVar("F", Figures, Latency)
+F = TypeVar("F", bound=tuple[float, ...])
 
 
-def medians(measures: Mapping[str, Callable[[], F]], *, warm_up_rounds: int = 1) -> dict[str, F]:
-    """The median of each figure; all measures take turns."""
-    seen: dict[str, list[F]] = {name: [] for name in measures}
+class Rounds(list[F]):
+    """What was measured in each round, by one of those that took turns."""
+
+    @property
+    def median(self) -> F:
+        """That of each figure."""
+        return type(self[0])(*(median(column) for column in zip(*self, strict=True)))
+
+    def ratio(self, other: "Rounds[F]", figure: int = 0) -> float:
+        """The median of the rounds' ratios. The machine is faster in one round than in the next,
+        and in each the two came one after the other: their medians may be of different rounds."""
+        pairs = zip(self, other, strict=True)
+        return median(mine[figure] / theirs[figure] for mine, theirs in pairs)
+
+
+def in_turns(
+    measures: Mapping[str, Callable[[], F]], *, warm_up_rounds: int = 1
+) -> dict[str, Rounds[F]]:
+    """All measures take turns."""
+    seen: dict[str, Rounds[F]] = {name: Rounds() for name in measures}
     for number in range(1 - warm_up_rounds, ROUNDS + 1):
         for name, measure in measures.items():
             measured = measure()
             say(f"round {number}: {name} {measured}")
             if number > 0:
                 seen[name].append(measured)
-    return {
-        name: type(each[0])(*(median(column) for column in zip(*each, strict=True)))
-        for name, each in seen.items()
-    }
+    return seen
 
 
 def say(text: str) -> None:

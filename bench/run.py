@@ -31,9 +31,10 @@ from bench.measuring import (
     TOPIC,
     VERSION,
     Figures,
+    Rounds,
     cpu_seconds,
     figures,
-    medians,
+    in_turns,
     our_script,
 )
 from tests.apache.cluster import ApacheCluster
@@ -144,15 +145,16 @@ ROWS = (
 )
 
 
-def measure(rows: list[Row], namesrv: str) -> dict[str, Figures]:
+def measure(rows: list[Row], namesrv: str) -> dict[str, Rounds[Figures]]:
     """What the rows need. The first round does not count: brokers have to warm up as well."""
     needed = [name for name in MEASURES if any(name in (row.ours, row.javas) for row in rows)]
-    return medians({name: partial(MEASURES[name], namesrv) for name in needed})
+    return in_turns({name: partial(MEASURES[name], namesrv) for name in needed})
 
 
-def line(row: Row, ours: Figures, javas: Figures) -> str:
-    rate = f"{ours.rate / javas.rate:.2f}x"
-    cpu = f"{ours.cpu / javas.cpu:.2f}x"
+def line(row: Row, our_rounds: Rounds[Figures], javas_rounds: Rounds[Figures]) -> str:
+    rate = f"{our_rounds.ratio(javas_rounds):.2f}x"
+    cpu = f"{our_rounds.ratio(javas_rounds, Figures._fields.index('cpu')):.2f}x"
+    ours, javas = our_rounds.median, javas_rounds.median
     wanted = f"CPU at most {row.wanted}" if row.is_about_cpu else f"at least {row.wanted}"
     return (
         f"| {row.name} | {row.work} | {ours.rate:,.0f} | {javas.rate:,.0f} | **{rate}** "
@@ -174,14 +176,14 @@ def main(names: list[str]) -> None:
 
 def compare_producers(rows: list[Row]) -> None:
     with ApacheCluster(VERSION, brokers=1, full_speed=True) as cluster:
-        medians = measure(rows, cluster.namesrv)
-    print(f"Beside Java's on one Apache RocketMQ {VERSION} broker, median of {ROUNDS} rounds:\n")
+        measured = measure(rows, cluster.namesrv)
+    print(f"Beside Java's on one Apache RocketMQ {VERSION} broker, medians of {ROUNDS} rounds:\n")
     print(
         "| row | work | ours/s | Java's/s | ratio | our CPU µs | Java's CPU µs | ratio | wanted |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for row in rows:
-        print(line(row, medians[row.ours], medians[row.javas]))
+        print(line(row, measured[row.ours], measured[row.javas]))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ everything once, in turns; the first round warms up, and the median of the other
 """
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -30,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench import ready_source
 from bench.broker import Cluster, OurCluster, TheirCluster
 from bench.kafka import KafkaBroker, connector_jars
-from bench.measuring import ROUNDS, VERSION, cpu_seconds, our_script
+from bench.measuring import VERSION, cpu_seconds, in_turns, our_script, say
 from bench.spark_codec import record
 from rocketpipe import Admin
 
@@ -38,6 +37,7 @@ MESSAGES = 2_000_000
 QUEUES = 4
 BODY_BYTES = 200
 BATCHES = 5  # of the stream
+SETTLE_SECONDS_MAX = 30.0
 FILLED = "filled"  # the topic that is read,
 HALF = "filled-half"  # and one with half as many messages
 
@@ -56,6 +56,9 @@ class Sample(NamedTuple):
     rate: float  # rows per second
     spark_cpu: float  # microseconds a row, of the JVM and all Python workers
     broker_cpu: float
+
+    def __str__(self) -> str:
+        return f"{self.rate:,.0f}/s, CPU {self.spark_cpu:.1f} + {self.broker_cpu:.1f} us"
 
 
 class Row(NamedTuple):
@@ -133,7 +136,18 @@ class Bench:
         if "read-half" in needed:
             self.write(self.ours, HALF, half=True)
 
+    def settle(self) -> None:
+        """Wait until nobody is busy with what came before: brokers index after they answer."""
+        pids = (self._spark_pid, self.kafka.pid, self.apache.broker_pid, self.ours.broker_pid)
+        deadline = time.perf_counter() + SETTLE_SECONDS_MAX
+        while time.perf_counter() < deadline:
+            busy = sum(map(cpu_seconds, pids))
+            time.sleep(0.5)
+            if sum(map(cpu_seconds, pids)) - busy < 0.1:
+                return
+
     def time(self, broker_pid: int, work: Callable[[], object], *, part: float = 1.0) -> Sample:
+        self.settle()
         count = self._messages * part
         spark_cpu, broker_cpu = tree_cpu_seconds(self._spark_pid), cpu_seconds(broker_pid)
         began = time.perf_counter()
@@ -270,10 +284,6 @@ def tree_cpu_seconds(pid: int) -> float:
     return total
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--messages", type=int, default=MESSAGES)
@@ -287,27 +297,17 @@ def main() -> None:
     with ExitStack() as ending:
         bench = Bench(messages, needed, ending)
         measures = {name: each for name, each in bench.measures().items() if name in needed}
-        seen: dict[str, list[Sample]] = {name: [] for name in measures}
-        for number in range(ROUNDS + 1):
-            for name, measure in measures.items():
-                sample = measure()
-                say(f"round {number}: {name} {json.dumps([round(each, 2) for each in sample])}")
-                if number > 0:
-                    seen[name].append(sample)
-    medians = {
-        name: Sample(*(median(column) for column in zip(*samples, strict=True)))
-        for name, samples in seen.items()
-    }
+        measured = in_turns(measures)
     print(f"\nSpark: {messages:,} messages of {BODY_BYTES} bytes in {QUEUES} queues, `local[2]`;")
     print(f"theirs is Spark's Kafka connector, but where it says otherwise; Apache's is {VERSION}.")
     print("CPU is in µs a row, Spark's and the broker's.\n")
     print("| row | work | ours/s | theirs/s | ratio | wanted | CPU: ours | theirs |")
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
-        ours, theirs = medians[row.ours], medians[row.theirs]
+        ours, theirs = measured[row.ours].median, measured[row.theirs].median
         print(
             f"| {row.name} | {row.work} | {ours.rate:,.0f} | {theirs.rate:,.0f} "
-            f"| **{ours.rate / theirs.rate:.2f}x** | at least {row.wanted} "
+            f"| **{measured[row.ours].ratio(measured[row.theirs]):.2f}x** | at least {row.wanted} "
             f"| {ours.spark_cpu:.1f} + {ours.broker_cpu:.1f} "
             f"| {theirs.spark_cpu:.1f} + {theirs.broker_cpu:.1f} |"
         )

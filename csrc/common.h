@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#define RECORD_BYTES_MIN 91
+
 typedef unsigned char byte;
 
 static inline uint32_t get_u16(const byte *at) { return (uint32_t)at[0] << 8 | at[1]; }

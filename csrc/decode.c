@@ -180,7 +180,37 @@ static PyObject *decode_records(PyObject *Py_UNUSED(module), PyObject *const *ar
     return messages;
 }
 
+/* record_starts(data): where each record begins, by their sizes alone; None unless these lead to the
+   end. */
+static PyObject *record_starts(PyObject *Py_UNUSED(module), PyObject *data) {
+    const byte *bytes;
+    Py_ssize_t size;
+    if (!take_bytes(data, &bytes, &size)) {
+        Py_RETURN_NONE;
+    }
+    PyObject *starts = PyList_New(0);
+    Py_ssize_t at = 0;
+    while (starts != NULL && size - at >= RECORD_BYTES_MIN) {
+        int32_t record_size = get_i32(bytes + at);
+        if (record_size < RECORD_BYTES_MIN || record_size > size - at) {
+            break;
+        }
+        PyObject *start = PyLong_FromSsize_t(at);
+        if (start == NULL || PyList_Append(starts, start) < 0) {
+            Py_CLEAR(starts);
+        }
+        Py_XDECREF(start);
+        at += record_size;
+    }
+    if (starts != NULL && at != size) {
+        Py_DECREF(starts);
+        Py_RETURN_NONE;
+    }
+    return starts;
+}
+
 PyMethodDef decode_methods[] = {
+    {"record_starts", record_starts, METH_O, NULL},
     {"decode_records", (PyCFunction)(void (*)(void))decode_records, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -49,7 +49,7 @@ static int add_all(PyObject *module) {
         return -1;
     }
     /* Raised with every change of a signature or of what is returned: see compiled.py. */
-    return PyModule_AddIntConstant(module, "VERSION", 2);
+    return PyModule_AddIntConstant(module, "VERSION", 3);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_all}, {0, NULL}};

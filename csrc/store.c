@@ -7,7 +7,6 @@
 #define ENTRY_BYTES 20 /* of a queue: offset in the log (8), size (4), tags code (8) */
 #define KEYED_BYTES 12 /* hash of a key (4), offset in the log (8) */
 #define INDEX_ENTRY_BYTES 20
-#define RECORD_BYTES_MIN 91
 #define PLACE_MAX (INT64_C(1) << 62)
 
 typedef struct {

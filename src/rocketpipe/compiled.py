@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from rocketpipe.message import StoredMessage
 
-_VERSION = 2  # what is built from other sources is not used: its functions may be others
+_VERSION = 3  # what is built from other sources is not used: its functions may be others
 
 Frame = tuple[int, int, dict[str, str], bytes, str | None, int, int, str | None, int]
 
@@ -73,6 +73,8 @@ class Compiled(Protocol):
         prepared_transaction_offset: int,
         /,
     ) -> tuple[bytes, tuple[int, ...], bytes, bytes] | None: ...
+
+    def record_starts(self, data: bytes | bytearray | memoryview, /) -> list[int] | None: ...
 
     def index_entries(
         self, slots: Sequence[int], count: int, keyed: bytes, seconds: int, /

@@ -32,7 +32,7 @@ from rocketpipe.wire import batch, frame, message_id, record
 from rocketpipe.wire.batch import join_alike, join_batch
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
 from rocketpipe.wire.message_id import UniqueIdGenerator, offset_message_ids
-from rocketpipe.wire.record import decode_records, pack_record
+from rocketpipe.wire.record import decode_records, pack_record, record_starts
 from rocketpipe.wire.sys_flag import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
 
 USERS = (frame, batch, message_id, record, layout, key_index, queue_read)
@@ -403,6 +403,7 @@ def test_records_are_decoded_the_same(
         return decode_records(data, check_crc=check_crc, broker_name=broker_name)
 
     same(partial(decode, b"".join(records)))
+    same(partial(record_starts, b"".join(records)))
     same(partial(decode, mutilated(b"".join(records), changes)))
 
 
@@ -439,6 +440,7 @@ def test_a_flipped_bit_or_a_cut_makes_no_difference_between_the_two() -> None:
     )
     for data in damaged(record + other):
         same(partial(decode_records, data))
+        same(partial(record_starts, data))
         same(partial(decode_records, data, check_crc=False))
     entries = [(0, len(record), 0), (len(record), len(other), 0)]
     queue: Any = FakeQueue(b"".join([ENTRY.pack(*each) for each in entries]))

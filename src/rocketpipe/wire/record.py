@@ -276,6 +276,9 @@ def record_properties(record: Buffer) -> dict[str, str]:
 def record_starts(buffer: Buffer) -> list[int]:
     """Where each record of a buffer begins, by their sizes alone; MalformedRecord unless these lead
     exactly to its end."""
+    found = compiled.record_starts(buffer) if compiled is not None else None
+    if found is not None:
+        return found
     starts: list[int] = []
     append, unpack = starts.append, _SIZE.unpack_from
     position, end = 0, len(buffer)
