@@ -107,7 +107,7 @@ class ReadOptions:
             batch_bytes=parser.count("batchBytes", 4 << 20, maximum=1 << 30),
             pull_batch_size=parser.count("pullBatchSize", 1024),
             pulls_in_flight=parser.count("pullsInFlight", 8),
-            pull_timeout=parser.seconds("pullTimeout", 30.0),
+            pull_timeout=parser.seconds("pullTimeout", 60.0),
             retries=parser.count("retries", 5, minimum=0),
             offsets_interval=parser.seconds("offsetsInterval", 0.2),
             discovery_interval=parser.seconds("discoveryInterval", 10.0),

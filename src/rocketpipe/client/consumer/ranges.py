@@ -25,6 +25,7 @@ from rocketpipe.errors import (
     InvalidSetting,
     MalformedRecord,
     MQError,
+    NoRoute,
     OffsetGap,
     RemotingError,
 )
@@ -215,7 +216,8 @@ class RangeReader:
         while True:
             try:
                 return await ask()
-            except (RemotingError, BrokerError) as error:
+            except (RemotingError, NoRoute, BrokerError) as error:
+                # No route: the queue is known to us, so its broker is away, and may come back.
                 if isinstance(error, BrokerError) and error.code not in passing:
                     raise
                 if loop.time() > deadline:

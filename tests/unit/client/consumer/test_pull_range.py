@@ -9,7 +9,7 @@ import pytest
 from rocketpipe.client.consumer import ranges
 from rocketpipe.client.consumer.subscriptions import Expression, Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.errors import BrokerError, InvalidSetting, OffsetGap
+from rocketpipe.errors import BrokerError, InvalidSetting, NoRoute, OffsetGap
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Outcome, Refusal
@@ -167,6 +167,22 @@ async def test_a_broker_that_is_busy_for_a_moment_is_asked_again(cluster: Simula
     queue.failures = [Refusal(ResponseCode.NO_PERMISSION, "never")]
     with pytest.raises(BrokerError, match="never"):
         await read(cluster, 0, 100)
+
+
+@simulated()
+async def test_a_broker_that_is_away_is_waited_for_as_long_as_a_pull_may_take(
+    cluster: SimulatedCluster,
+) -> None:
+    """A NameServer forgets a broker at once when its connection ends, and a topic with its last."""
+    FakeQueue(cluster.brokers[0], range(100))
+    async with cluster.pull_consumer(pull_timeout=30.0) as consumer:
+        before = cluster.now
+        with pytest.raises(NoRoute, match="orders"):
+            _ = [body async for body in consumer.pull_range(QUEUE, 0, 100)]
+        assert 30 <= cluster.now - before < 32
+        asyncio.get_running_loop().call_later(25.0, cluster.add_topic, "orders")
+        answers = [decode_records(body) async for body in consumer.pull_range(QUEUE, 0, 100)]
+    assert [each.queue_offset for answer in answers for each in answer] == list(range(100))
 
 
 @simulated()
