@@ -51,6 +51,8 @@ def _sections(facts: ReportFacts) -> Iterable[str]:
     yield _head(facts)
     if facts.reconciliation:
         yield _section("Reconciliation", tables.reconciliation(facts.reconciliation))
+    if facts.comparison:  # which was asked for; what follows is about one of them
+        yield _section("Policies side by side", comparison_section(facts.comparison))
     if facts.windows:
         figures = share_figure(facts).render() + availability_figure(facts).render()
         yield _section("Traffic", figures + tables.brokers(facts) + tables.moved(facts))
@@ -63,8 +65,6 @@ def _sections(facts: ReportFacts) -> Iterable[str]:
         yield _section("Sends and queues", f'<div class="pair">{"".join(pair)}</div>{more}')
     if facts.pipeline:
         yield _section("Pipeline", pipeline_figure(facts).render())
-    if facts.comparison:
-        yield _section("Policies side by side", comparison_section(facts.comparison))
     yield _foot(facts)
 
 

@@ -65,8 +65,8 @@ def test_sections_come_with_their_data() -> None:
         return [part.split("</h2>")[0] for part in render(facts).split("<h2>")[1:]]
 
     assert headings(samples()["compared"]) == [
-        *("Reconciliation", "Traffic", "Latency", "Sends and queues", "Pipeline"),
-        *("Policies side by side", "About this report"),
+        *("Reconciliation", "Policies side by side", "Traffic", "Latency", "Sends and queues"),
+        *("Pipeline", "About this report"),
     ]
     assert headings(nothing()) == []
 
