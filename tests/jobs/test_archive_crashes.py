@@ -6,9 +6,12 @@ from typing import Any
 
 import pyarrow.dataset
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+from rocketpipe.spark.jobs import archive_table
+from rocketpipe.spark.jobs.archive_delta import add_to_log
 from rocketpipe.spark.jobs.archive_table import ArchiveTable
 from rocketpipe.spark.jobs.folders import Folder
 
@@ -64,10 +67,14 @@ def write(table: ArchiveTable, spark: SparkSession) -> None:
     table.roll(everything=True)
 
 
-def offsets(folder: Path) -> list[int]:
-    """What a reader sees who lists the folder."""
+def offsets(folder: Path, is_delta: bool = False) -> list[int]:
+    """What a reader sees who lists the folder, or who reads Delta's log."""
     if not folder.exists():
         return []
+    if is_delta:
+        if not DeltaTable.is_deltatable(str(folder)):
+            return []
+        return sorted(DeltaTable(folder).to_pyarrow_table().column("queueOffset").to_pylist())
     found = pyarrow.dataset.dataset(folder, format="parquet", partitioning="hive")
     if not found.files:
         return []
@@ -75,14 +82,14 @@ def offsets(folder: Path) -> list[int]:
     return sorted(rows)
 
 
-def make(spark: SparkSession, path: Path, folder: Any = Folder) -> ArchiveTable:
-    table = ArchiveTable(spark, str(path), file_bytes=1500, file_age=3600.0)
+def make(spark: SparkSession, path: Path, folder: Any = Folder, *, is_delta: bool) -> ArchiveTable:
+    table = ArchiveTable(spark, str(path), file_bytes=1500, file_age=3600.0, is_delta=is_delta)
     table.folder = folder(spark, str(path))
     return table
 
 
 def test_each_row_is_there_once_whichever_step_was_the_last(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     everything = range(BATCHES * ROWS)
     bad = [n for n in everything if n % 5 == 0]
@@ -90,22 +97,41 @@ def test_each_row_is_there_once_whichever_step_was_the_last(
     first = random.randrange(1, STRIDE + 1)
     print("first", first)  # noqa: T201
     for steps in range(first, STEPS, STRIDE):
+        is_delta = steps % 2 == 0
         path = tmp_path / f"{steps}"
-        mortal = make(spark, path, MortalFolder)
+        mortal = make(spark, path, MortalFolder, is_delta=is_delta)
         mortal.folder.steps_left = steps  # type: ignore[attr-defined]
         try:
-            write(mortal, spark)
+            with monkeypatch.context() as patch:
+                patch.setattr(archive_table, "add_to_log", mortal_log(mortal))
+                write(mortal, spark)
         except Died:
             survived = False
         else:
             survived = True
         seen = offsets(path)
         assert len(seen) == len(set(seen)), f"twice after {steps} steps"
-        write(make(spark, path), spark)
-        assert offsets(path) == good, steps
-        assert offsets(path / "_quarantine") == bad, steps
+        logged = offsets(path, is_delta)
+        assert len(logged) == len(set(logged)), f"twice after {steps} steps"
+        write(make(spark, path, is_delta=is_delta), spark)
+        assert offsets(path) == offsets(path, is_delta) == good, steps
+        quarantine = path / "_quarantine"
+        assert offsets(quarantine) == offsets(quarantine, is_delta) == bad, steps
         assert not [each for each in (path / "_rocketpipe/open").iterdir() if each.suffix != ".crc"]
         if survived:
             assert steps > 20
             return
     pytest.fail("it never got to its end")
+
+
+def mortal_log(table: ArchiveTable) -> Any:
+    """Dies before or after files are added to Delta's log."""
+    folder = table.folder
+    assert isinstance(folder, MortalFolder)
+
+    def add(*args: Any) -> None:
+        folder._step()
+        add_to_log(*args)
+        folder._step()
+
+    return add

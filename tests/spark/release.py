@@ -14,9 +14,11 @@ from typing import Any
 import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpipe import Admin, Message, Producer
+from rocketpipe.spark.jobs.archive import ArchiveSettings, archive
 from rocketpipe.testing import EmbeddedCluster
 
 RELEASE = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
@@ -37,6 +39,26 @@ class Look:
         self.streams()
         self.limits()
         self.writing_streams()
+
+    def delta(self) -> None:
+        """An archive, as delta-spark reads it."""
+        table = str(self._folder / "a table")
+        source = {"namesrv": self._namesrv, "topic": "archived"}
+        settings = ArchiveSettings(source=source, table=table, format="delta", once=True)
+        for start in (0, COUNT):
+            self.fill("archived", start)
+            assert archive(self._spark, settings).archived == COUNT
+        frame = self._spark.read.format("delta").load(table)
+        assert sorted(int(row.body) for row in frame.collect()) == list(range(2 * COUNT))
+        files = self._spark.read.parquet(table).select(frame.columns)
+        assert sorted(map(str, frame.collect())) == sorted(map(str, files.collect()))
+        # By what the log says of files, no file is skipped that has such a row.
+        early = files.where(fn.col("body").cast("string").cast("int") < COUNT)
+        (last,) = early.agg(fn.max("storeTimestamp").alias("at")).collect()
+        for where in (fn.col("queueOffset") < 10, fn.col("storeTimestamp") <= last.at):
+            found = frame.where(where).count()
+            assert 0 < found < 2 * COUNT, where
+            assert found == files.where(where).count(), where
 
     def fill(self, topic: str, start: int = 0, count: int = COUNT) -> None:
         with Producer("look", namesrv=self._namesrv) as producer:
@@ -178,28 +200,38 @@ def refused(action: Any, reason: str) -> None:
         raise AssertionError(f"not refused: {reason}")
 
 
-def main() -> None:
+def main(delta_jars: list[str]) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # as our jobs have it
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
     }
+    if delta_jars:
+        settings["spark.jars"] = ",".join(delta_jars)
+        settings["spark.sql.extensions"] = "io.delta.sql.DeltaSparkSessionExtension"
+        settings["spark.sql.catalog.spark_catalog"] = (
+            "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+        )
     with tempfile.TemporaryDirectory() as folder, EmbeddedCluster(2) as cluster:
         builder = SparkSession.builder.master("local[2]")
         for name, value in {**settings, "spark.sql.warehouse.dir": folder}.items():
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         with Admin(namesrv=cluster.namesrv) as admin:
-            for topic in ("source", "copy", "limited", "streamed"):
+            for topic in ("source", "copy", "limited", "streamed", "archived"):
                 admin.create_topic(topic, queues=1)
-        Look(spark, cluster.namesrv, Path(folder)).all()
+        look = Look(spark, cluster.namesrv, Path(folder))
+        look.all()
+        if delta_jars:
+            look.delta()
         spark.stop()
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

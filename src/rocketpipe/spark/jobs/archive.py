@@ -1,4 +1,4 @@
-"""`archive`: topics to a table of Parquet, partitioned by topic and date, each message once.
+"""`archive`: topics to a Parquet or Delta table, by topic and date, each message once.
 
 `archive_table.py` says how files come into the table, `bodies.py` what becomes of a body.
 """
@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting
+from rocketpipe.spark.jobs.archive_delta import check_delta
 from rocketpipe.spark.jobs.archive_state import State
 from rocketpipe.spark.jobs.archive_table import QUARANTINE, ArchiveTable
 from rocketpipe.spark.jobs.bodies import (
@@ -33,7 +34,7 @@ from rocketpipe.spark.stream_reader import HAS_LIMITS
 __all__ = ["ArchiveReport", "ArchiveSettings", "archive", "settle", "start_archive"]
 
 POLL_SECONDS = 0.5  # between two looks at a query
-PARQUET = "parquet"
+PARQUET, DELTA = FORMATS = ("parquet", "delta")
 
 # What a table is made of: another start with other values would mix two tables.
 _TIED_OPTIONS = ("topic", "topicPattern", "assign", "tags", "sql", "namespace")
@@ -58,13 +59,12 @@ class ArchiveSettings:
     def __post_init__(self) -> None:
         if self.body not in KINDS:
             raise InvalidSetting(f"body is {self.body!r}: it must be one of {', '.join(KINDS)}")
-        if self.format == "delta":
+        if self.format not in FORMATS:
             raise InvalidSetting(
-                "format delta: no release of delta-spark works with PySpark 4.3 yet (4.4.1 goes up "
-                f"to 4.2): use {PARQUET}"
+                f"format is {self.format!r}: it must be one of {', '.join(FORMATS)}"
             )
-        if self.format != PARQUET:
-            raise InvalidSetting(f"format is {self.format!r}: it must be {PARQUET}")
+        if self.format == DELTA:
+            check_delta()
         if not self.table:
             raise InvalidSetting("table is empty: name a folder")
         if self.schema is not None and self.body not in (JSON, AVRO):
@@ -82,7 +82,12 @@ class ArchiveSettings:
         """What a table keeps, but for the schema."""
         given = {name.lower(): value for name, value in self.source.items()}
         options = {name: given.get(name.lower()) for name in _TIED_OPTIONS}
-        return {**options, "body": self.body, "keep_body": self.keep_body}
+        return {
+            **options,
+            "format": self.format,
+            "body": self.body,
+            "keep_body": self.keep_body,
+        }
 
 
 @dataclass(frozen=True)
@@ -189,7 +194,9 @@ def _tell(
 
 
 def _table(spark: SparkSession, settings: ArchiveSettings) -> ArchiveTable:
-    return ArchiveTable(spark, settings.table, settings.file_bytes, settings.file_age)
+    return ArchiveTable(
+        spark, settings.table, settings.file_bytes, settings.file_age, settings.format == DELTA
+    )
 
 
 def _open(spark: SparkSession, settings: ArchiveSettings, table: ArchiveTable) -> BodyKind:
@@ -200,6 +207,8 @@ def _open(spark: SparkSession, settings: ArchiveSettings, table: ArchiveTable) -
         if settings.body == JSON:
             text = schema or inferred_schema(spark, dict(settings.source))
             schema = spark_schema(text).json()
+            if settings.format == DELTA:
+                check_delta(schema)
         table.open({**settings.tied, "schema": schema})
         return BodyKind(settings.body, schema)
     for name, value in settings.tied.items():

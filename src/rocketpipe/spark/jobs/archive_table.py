@@ -1,4 +1,4 @@
-"""The Parquet table of an archive: every message once, in files of a good size, through any kill.
+"""The table of an archive: every message once, in Parquet files of a good size, through any kill.
 
 A micro-batch makes a small file for each task, topic and date. Joining them later, in place, would
 show a reader who lists the folder some rows twice or not at all for a moment. So here a file is
@@ -21,7 +21,8 @@ name. Two kinds of change:
   nothing is written. Files in `open` that no state lists are drafts of a run that was killed; they
   are deleted at the next start.
 - a roll: joined files are written to `open`, then a state lists them to be moved, in place of what
-  they were made of. Moves that a kill left undone are done at the next start.
+  they were made of. Moves that a kill left undone are done at the next start. For a table of Delta
+  (`archive_delta.py`) the moved files are then added to its log, under the state's number.
 
 Limits: it needs renames that are atomic (a local disk, NFS, HDFS), not an object store. It
 survives kills of its processes; of a loss of power what the file system survives. On a local disk a
@@ -41,6 +42,7 @@ from pyspark.sql import functions as fn
 
 from rocketpipe.clock import Clock, SystemClock
 from rocketpipe.errors import JobError
+from rocketpipe.spark.jobs.archive_delta import add_to_log
 from rocketpipe.spark.jobs.archive_state import Merge, OpenFile, State, plan_merges
 from rocketpipe.spark.jobs.bodies import REASON
 from rocketpipe.spark.jobs.folders import Folder
@@ -65,6 +67,7 @@ class ArchiveTable:
     path: str
     file_bytes: int
     file_age: float  # seconds
+    is_delta: bool = False
     clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
@@ -274,6 +277,15 @@ class ArchiveTable:
             return
         for name, target in state.moves:
             self.folder.move(f"{OPEN}/{name}", target)
+        if self.is_delta:
+            for below in ("", f"{QUARANTINE}/"):
+                files = [
+                    target.removeprefix(below)
+                    for _, target in state.moves
+                    if target.startswith(QUARANTINE) == bool(below)
+                ]
+                if files:
+                    add_to_log(self.folder.child(below), files, state.number, self.clock)
         for name in state.obsolete:
             self.folder.delete(f"{OPEN}/{name}")
         self._advance(moves=(), obsolete=())
