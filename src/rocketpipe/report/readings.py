@@ -10,6 +10,7 @@ from rocketpipe.report.shares import Effect, broker_names, effects
 NOTHING = "Nothing was sent."
 SLOW_MS = 100.0
 _CLAUSES_MAX = 3
+_MOMENT_MS = 100  # what is shorter is not told apart
 _EFFECTS_MAX = 4
 _UNLIKELY = 0.01  # below it, chance is no explanation
 
@@ -56,7 +57,9 @@ def availability(facts: ReportFacts) -> str:
         if own:
             took = sum(each.end_ms - each.start_ms for each in own)
             stretches = "" if len(own) == 1 else f" in {len(own)} stretches"
-            parts.append(f"was isolated for {duration(took)}{stretches}")
+            # A dead broker soon leaves the route, and is then not there to be passed over.
+            time = duration(took) if took >= _MOMENT_MS else "a moment"
+            parts.append(f"was isolated for {time}{stretches}")
         if failed:
             parts.append(f"failed {plural(failed, 'attempt')}")
         if parts:

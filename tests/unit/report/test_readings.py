@@ -71,6 +71,8 @@ def test_availability() -> None:
     assert readings.availability(sick) == (
         "broker-b was isolated for 3.5 s in 2 stretches and failed 1 attempt."
     )
+    once = replace(facts, isolations=[replace(isolation, end_ms=0)])
+    assert readings.availability(once) == "broker-b was isolated for a moment."
 
 
 def test_latency_names_the_worst_window_and_what_was_wrong_then() -> None:
