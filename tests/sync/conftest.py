@@ -24,4 +24,5 @@ def cluster(_cluster: TinyCluster) -> TinyCluster:
 @pytest.fixture(autouse=True)
 def no_thread_is_left_behind() -> Iterator[None]:
     yield
-    assert "rocketpipe-loop" not in [thread.name for thread in threading.enumerate()]
+    names = {thread.name for thread in threading.enumerate()}
+    assert not names & {"rocketpipe-loop", "rocketpipe-listening"}

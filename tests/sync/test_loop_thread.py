@@ -32,16 +32,17 @@ async def name_of_thread() -> str:
 
 def test_it_starts_with_the_first_client_and_ends_with_the_last() -> None:
     first, second = BlockingClient(Client()), BlockingClient(Client())
-    assert loop_thread._current is None
+    assert not loop_thread._shared
     with first:
-        thread = loop_thread._current
+        threads = dict(loop_thread._shared)
         with second:
-            assert loop_thread._current is thread
+            assert loop_thread._shared == threads
             assert second._submit(name_of_thread()).result(10) == "rocketpipe-loop"
-        assert loop_thread._current is thread
-    assert loop_thread._current is None
+        assert loop_thread._shared == threads
+    assert not loop_thread._shared
     with BlockingClient(Client()):
-        assert loop_thread._current not in (None, thread)
+        assert loop_thread._shared.keys() == threads.keys()
+        assert loop_thread._shared != threads
 
 
 def test_a_client_that_fails_to_start_leaves_no_thread() -> None:
@@ -49,7 +50,7 @@ def test_a_client_that_fails_to_start_leaves_no_thread() -> None:
     client.may_start = False
     with pytest.raises(IllegalState, match="not today"):
         BlockingClient(client).start()
-    assert loop_thread._current is None
+    assert not loop_thread._shared
 
 
 def test_who_still_waits_when_it_ends_is_told() -> None:
@@ -190,18 +191,25 @@ def test_what_a_caller_leaves_undone_the_thread_does() -> None:
     thread.end()
 
 
-def test_for_clients_that_listen_and_for_servers_only_the_thread_drives() -> None:
-    class Listener:
-        pass
+def test_for_clients_that_listen_and_for_servers_only_the_thread_drives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("rocketpipe.sync.loop_thread.REST_SECONDS", 30)
 
-    listener = Listener()
-    thread = LoopThread.enter(listener, Client().close, listens=True)
+    class Listener(BlockingClient):
+        _LISTENS = True
+
     server = LoopThread("server", lends=False)
-    for _ in range(20):
-        assert thread.call(name_of_thread()) == "rocketpipe-loop"
-        assert server.call(name_of_thread()) == "server"
-    thread.leave(listener)
+    with Listener(Client()) as listener, BlockingClient(Client()) as caller:
+        for _ in range(20):
+            assert listener._call(name_of_thread()) == "rocketpipe-listening"
+            assert server.call(name_of_thread()) == "server"
+        # They have no part in what others call.
+        assert caller._loop_thread is not None
+        settled(caller._loop_thread)
+        assert caller._call(name_of_thread()) == threading.current_thread().name
     server.end()
+    assert not loop_thread._shared
 
 
 def test_to_end_takes_the_loop_from_a_caller_who_drives_it() -> None:

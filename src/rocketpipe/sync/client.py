@@ -23,7 +23,7 @@ class BlockingClient:
     Many threads may use it at once. In a forked child it is of no use, and says so.
     """
 
-    _LISTENS = False  # to what comes unasked, and soon: then the loop is never left undriven
+    _LISTENS = False  # to what comes unasked: see loop_thread.py
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client

@@ -1,14 +1,17 @@
-"""The event loop behind all blocking clients of a process: whoever needs it drives it.
+"""The event loops behind the blocking clients of a process: whoever needs one drives it.
 
-It starts with the first client and ends with the last, or when the interpreter exits. It has a
-thread of its own, which drives it while nobody calls. A blocking call finds it
+There are two, one for clients that are called and one for those that listen. Each starts with its
+first client and ends with its last, or when the interpreter exits. It has a thread of its own,
+which drives it while nobody calls. A blocking call finds it
 
 - undriven, and drives it until it has its answer. That spares two switches between threads, half of
   the time that a send takes before and after the broker's;
 - or driven, by the thread or by another caller, and leaves its coroutine there and waits.
 
 The thread lends the loop to callers who come often: after it has done a call, it rests until none
-has come for a while, or until somebody needs it.
+has come for a while, or until somebody needs it. The loop of clients that listen it never lends:
+what comes unasked has to be heard at once. Were there only one loop, to send in a process that also
+consumes would cost the two switches.
 
 In the main thread Python runs signal handlers between any two instructions, and one that raises
 would tear through the work of everybody who shares the loop. So they wait while a caller drives
@@ -46,34 +49,28 @@ class LoopThread:
 
     @staticmethod
     def enter(client: object, close: Close, *, listens: bool = False) -> "LoopThread":
-        """The loop of this process, which will close the client at exit unless it has left.
-
-        For a client that listens, the thread drives the loop at all times.
-        """
-        global _current
+        """The loop of such clients, which will close this one at exit unless it has left."""
         with _lock:
-            if _current is None:
-                _current = LoopThread()
-            _current._clients[client] = close
-            if listens:
-                _current._listeners.add(client)
-            return _current
+            if listens not in _shared:
+                name = "rocketpipe-listening" if listens else "rocketpipe-loop"
+                _shared[listens] = LoopThread(name, lends=not listens)
+            thread = _shared[listens]
+            thread._clients[client] = close
+            return thread
 
     def leave(self, client: object) -> None:
         """The last client to leave ends the thread."""
-        global _current
         with _lock:
             self._clients.pop(client, None)
-            self._listeners.discard(client)
-            is_last = _current is self and not self._clients
+            is_last = _shared.get(not self._lends) is self and not self._clients
             if is_last:
-                _current = None
+                del _shared[not self._lends]
         if is_last:
             self.end()
 
     def __init__(self, name: str = "rocketpipe-loop", *, lends: bool = True) -> None:
         self._clients: dict[object, Close] = {}
-        self._listeners: set[object] = set() if lends else {self}
+        self._lends = lends
         self._selector = selectors.DefaultSelector()
         self.loop = asyncio.SelectorEventLoop(self._selector)
         self._state = threading.Lock()  # of what follows, but for jobs
@@ -197,7 +194,7 @@ class LoopThread:
     def _take_wheel(self, job: "_Job[Any] | None") -> bool:
         """Whether we may drive: a caller for his job, or the thread for nobody in particular."""
         with self._state:
-            may_not = job is not None and (self._listeners or self._is_ending)
+            may_not = job is not None and (not self._lends or self._is_ending)
             if self._is_driven or self._is_over or may_not:
                 return False
             self._is_driven = True
@@ -229,7 +226,7 @@ class LoopThread:
 
     def _lend(self, job: "_Job[Any]") -> None:
         """The call is answered: whoever drove for it goes, or leaves the loop to the next one."""
-        if job is self._driven_for or (self.jobs == 0 and not self._listeners):
+        if job is self._driven_for or (self.jobs == 0 and self._lends):
             self._stop()
 
     def _run(self) -> None:
@@ -361,24 +358,25 @@ def _pass_on(job: _Job[T], future: "Future[T]") -> None:
         future.set_result(result)
 
 
-_lock = threading.Lock()  # of _current, and who its clients are
-_current: LoopThread | None = None
+_lock = threading.Lock()  # of _shared, and who their clients are
+_shared: dict[bool, LoopThread] = {}  # by whether their clients listen
 _abandoned: list[LoopThread] = []  # a loop that is thrown away complains that it was not closed
 
 
 def _after_fork() -> None:
-    global _lock, _current
+    global _lock
     _lock = threading.Lock()
-    if _current is not None:
-        _current.abandon()
-        _abandoned.append(_current)
-        _current = None
+    for thread in _shared.values():
+        thread.abandon()
+        _abandoned.append(thread)
+    _shared.clear()
 
 
 @atexit.register
 def _at_exit() -> None:
-    if _current is not None:
-        _current.close_all(EXIT_TIMEOUT)
+    for listens in (True, False):  # a listener may still have something to send
+        if thread := _shared.get(listens):
+            thread.close_all(EXIT_TIMEOUT)
 
 
 if hasattr(os, "register_at_fork"):
