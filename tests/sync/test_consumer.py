@@ -158,7 +158,7 @@ def test_a_plain_listener_runs_in_threads(embedded: EmbeddedCluster) -> None:
         assert set(consumer.queues("pushed")) <= set(consumer.assigned())
         assert "@" in consumer.client_id
     assert sorted(bodies) == sorted(sent)
-    assert all(name.startswith("rocketpipe-consumer") for name in names)
+    assert all(name.startswith(("rocketpipe-consumer", "rocketpipe-listening")) for name in names)
 
 
 @pytest.mark.slow

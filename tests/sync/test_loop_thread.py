@@ -1,7 +1,9 @@
 """The thread itself, with clients that only count."""
 
 import asyncio
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -88,7 +90,7 @@ def test_a_call_that_comes_at_the_last_moment_does_not_wait_forever() -> None:
     thread._wake = is_posted.set  # type: ignore[method-assign]
     with pytest.raises(IllegalState, match="closed meanwhile"):
         thread.submit(asyncio.Event().wait()).result(10)
-    thread._thread.join(10)
+    thread._threads[0].join(10)
 
 
 def test_a_call_after_the_end_runs_by_itself() -> None:
@@ -210,6 +212,70 @@ def test_for_clients_that_listen_and_for_servers_only_the_thread_drives(
         assert caller._call(name_of_thread()) == threading.current_thread().name
     server.end()
     assert not loop_thread._shared
+
+
+def test_who_drives_goes_on_an_errand_while_the_other_drives() -> None:
+    thread = LoopThread("relieved", lends=False, has_relief=True)
+    drivers: set[threading.Thread] = set()
+    away, go_on = threading.Event(), threading.Event()
+
+    def errand() -> None:
+        assert asyncio._get_running_loop() is None
+        drivers.add(threading.current_thread())
+        away.set()
+        assert go_on.wait(30)
+
+    async def hand_over() -> bool:
+        return thread.loop.hand_over(errand)
+
+    async def driver() -> threading.Thread:
+        return threading.current_thread()
+
+    def handed_over() -> bool:
+        """The relief may need a moment to be there."""
+        deadline = time.monotonic() + 30
+        while not thread.call(hand_over()):
+            assert time.monotonic() < deadline
+        return True
+
+    for _ in range(4):
+        before = thread.call(driver())
+        assert handed_over()
+        assert away.wait(30)
+        assert thread.call(driver()) is not before
+        assert not thread.call(hand_over())  # nobody is left to drive
+        away.clear()
+        go_on.set()
+        deadline = time.monotonic() + 30
+        while thread._away is not None:
+            assert time.monotonic() < deadline
+        go_on.clear()
+    assert len(drivers) == 2
+
+    # Nobody waits for the function of a user when it ends.
+    assert handed_over()
+    assert away.wait(30)
+    thread.end(30)
+    assert thread._is_over
+    away_thread = thread._away
+    assert away_thread is not None
+    go_on.set()
+    away_thread.join(30)
+    assert not any(each.is_alive() for each in thread._threads)
+
+
+def test_an_errand_that_fails_does_not_end_the_thread() -> None:
+    thread = LoopThread("relieved", lends=False, has_relief=True)
+
+    async def hand_over() -> bool:
+        return thread.loop.hand_over(sys.exit)
+
+    for _ in range(100):
+        thread.call(hand_over())
+    thread.end(30)
+    for each in thread._threads:
+        each.join(30)
+        assert not each.is_alive()
 
 
 def test_to_end_takes_the_loop_from_a_caller_who_drives_it() -> None:

@@ -11,7 +11,8 @@ which drives it while nobody calls. A blocking call finds it
 The thread lends the loop to callers who come often: after it has done a call, it rests until none
 has come for a while, or until somebody needs it. The loop of clients that listen it never lends:
 what comes unasked has to be heard at once. Were there only one loop, to send in a process that also
-consumes would cost the two switches.
+consumes would cost the two switches. It has a second thread as relief: so the one that drove when a
+message came can go with it to the listener (`hand_over`), and need not wake another for that.
 
 In the main thread Python runs signal handlers between any two instructions, and one that raises
 would tear through the work of everybody who shares the loop. So they wait while a caller drives
@@ -44,6 +45,12 @@ EXIT_TIMEOUT = 5.0  # how long clients that nobody closed may hold up the end of
 Close = Callable[[], Coroutine[Any, Any, None]]
 
 
+class DrivenLoop(asyncio.SelectorEventLoop):
+    """One that can have its driver for something else: see `LoopThread`."""
+
+    hand_over: Callable[[Callable[[], object]], bool]
+
+
 class LoopThread:
     """Get it with `enter`; give it back with `leave`."""
 
@@ -53,7 +60,7 @@ class LoopThread:
         with _lock:
             if listens not in _shared:
                 name = "rocketpipe-listening" if listens else "rocketpipe-loop"
-                _shared[listens] = LoopThread(name, lends=not listens)
+                _shared[listens] = LoopThread(name, lends=not listens, has_relief=listens)
             thread = _shared[listens]
             thread._clients[client] = close
             return thread
@@ -68,11 +75,14 @@ class LoopThread:
         if is_last:
             self.end()
 
-    def __init__(self, name: str = "rocketpipe-loop", *, lends: bool = True) -> None:
+    def __init__(
+        self, name: str = "rocketpipe-loop", *, lends: bool = True, has_relief: bool = False
+    ) -> None:
         self._clients: dict[object, Close] = {}
         self._lends = lends
         self._selector = selectors.DefaultSelector()
-        self.loop = asyncio.SelectorEventLoop(self._selector)
+        self.loop = DrivenLoop(self._selector)
+        self.loop.hand_over = self._hand_over
         self._state = threading.Lock()  # of what follows, but for jobs
         self._mail: list[Callable[[], object]] = []
         self._is_mail_known = False  # to the loop: one wake-up serves all that is in it
@@ -84,8 +94,15 @@ class LoopThread:
         self.jobs = 0  # started and not done; whoever drives counts
         self._wanted = threading.Event()  # the thread is: somebody waits, and nobody drives
         self.is_abandoned = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._errand: Callable[[], object] | None = None  # of the thread that drives
+        self._away: threading.Thread | None = None  # on such an errand
+        self._is_relief_there = False
+        self._relief = threading.Semaphore(0)  # a thread waits for it that is to drive next
+        self._threads = [threading.Thread(target=self._run, name=name, daemon=True)]
+        if has_relief:
+            self._threads.append(threading.Thread(target=self._relieve, name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """What the coroutine returns or raises. Who is torn away from waiting cancels it."""
@@ -236,14 +253,49 @@ class LoopThread:
                     self._drive()
                 except BaseException:  # of a callback's, such as sys.exit() in a user's hook
                     log.exception("the event loop goes on after this")
-            self._rest()
+            if self._errand is None:
+                self._rest()
+            else:
+                self._go_away(self._errand)
         while not self._take_wheel(None):
+            if self._is_over:
+                return  # the other thread has ended it
             self._wanted.wait(REST_SECONDS)
         with self._state:
             self._is_over = True
         with asyncio.Runner(loop_factory=lambda: self.loop) as runner:
             runner.run(self._read_last_mail())
         # Runner has cancelled and awaited whatever was left.
+        self._relief.release()
+
+    def _hand_over(self, errand: Callable[[], object]) -> bool:
+        """Have the thread that drives do this as soon as this turn of the loop is over, while
+        another one drives; False if there is no other. To be called on the loop."""
+        if not self._is_relief_there or self._errand is not None:
+            return False
+        self._errand = errand
+        self._stop()
+        return True
+
+    def _go_away(self, errand: Callable[[], object]) -> None:
+        self._errand = None
+        self._away = threading.current_thread()
+        self._is_relief_there = False  # it is taken; we may be back before it has begun
+        self._relief.release()
+        try:
+            errand()
+        except BaseException:
+            log.exception("the thread of the event loop goes on after this")
+        self._away = None
+        self._wait_for_turn()
+
+    def _relieve(self) -> None:
+        self._wait_for_turn()
+        self._run()
+
+    def _wait_for_turn(self) -> None:
+        self._is_relief_there = True
+        self._relief.acquire()
 
     def _rest(self) -> None:
         """Leave the loop to callers until none has come for a while, or we are needed."""
@@ -266,7 +318,9 @@ class LoopThread:
             self._stop_driving()
         except RuntimeError:
             pass  # it has ended already
-        self._thread.join(timeout)
+        for thread in self._threads:
+            if thread is not self._away:  # with a user's function, for as long as that takes
+                thread.join(timeout)
 
 
 class _Job(Generic[T]):

@@ -107,6 +107,7 @@ AtWork = tuple[Parcel, int, float]
 
 # Called on the event loop with parcels of which parts are finished.
 Done = Callable[[Iterable[Parcel]], None]
+HandOver = Callable[[Callable[[], object]], bool]  # see LoopThread
 
 
 def is_async(listener: object) -> bool:
@@ -247,13 +248,15 @@ class ThreadWorkers:
         self._pending = 0  # parts that are not done yet as far as the loop knows
         self._idle = asyncio.Event()
         self._direct = Threads("rocketpipe-direct", 1)
+        # The thread that drives the loop of a blocking client is the quickest to be had.
+        self._hand_over: HandOver | None = getattr(self._loop, "hand_over", None)
 
     def submit(self, parcel: Parcel) -> None:
         if not self._is_closed:
             self._pending += parcel.part_count
             self._parcels.append(parcel)
             self._watch_on()
-            self._wake_one()
+            self._wake_one(self._hand_over)
 
     async def call(self, messages: Sequence[StoredMessage]) -> Outcome:
         """What the listener says; what it raises, this does."""
@@ -277,14 +280,15 @@ class ThreadWorkers:
             log.warning("listeners still work: what they were given will come again")
         self._direct.close()
 
-    def _wake_one(self) -> None:
+    def _wake_one(self, hand_over: "HandOver | None" = None) -> None:
         with self._lock:
             if not self._parcels or self._is_coming or self._is_closed:
                 return
             if self._sleeping:
                 self._is_coming = True
                 self._sleeping -= 1
-                self._wake.put(None)
+                if hand_over is None or self.at_work or not hand_over(self._stand_in):
+                    self._wake.put(None)
             elif len(self._threads) < self._count:
                 name = f"rocketpipe-consumer-{len(self._threads)}"
                 thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -292,6 +296,16 @@ class ThreadWorkers:
                 thread.start()
 
     def _run(self) -> None:
+        while self._work_till_none():
+            self._wake.get()
+
+    def _stand_in(self) -> None:
+        """Do what one of those that sleep would have been woken for, who sleeps on."""
+        if not self._work_till_none():
+            self._wake.put(None)  # it is over, and nobody else will tell
+
+    def _work_till_none(self) -> bool:
+        """Whether there may be more: then whoever did it counts as sleeping again."""
         thread = threading.current_thread()
         while True:
             self._is_coming = False
@@ -299,11 +313,10 @@ class ThreadWorkers:
             self.at_work.pop(thread, None)
             with self._lock:
                 if self._is_closed:
-                    return
-                if self._parcels:
-                    continue
-                self._sleeping += 1
-            self._wake.get()
+                    return False
+                if not self._parcels:
+                    self._sleeping += 1
+                    return True
 
     def _work(self, thread: object) -> None:
         """Take parts until there are none."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, cast
 
 import pytest
@@ -13,9 +13,27 @@ from rocketpipe.client.consumer.orderly import Orderly
 from rocketpipe.client.consumer.process_queue import Cache, ProcessQueue
 from rocketpipe.client.consumer.settings import PushConsumerSettings
 from rocketpipe.message import MessageQueue, StoredMessage
+from rocketpipe.sync.loop_thread import LoopThread
 from tests.stored_message import stored_message
 
 DEADLINE = 20.0
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+
+
+def on_relieved_loop(coroutine: Coroutine[Any, Any, None]) -> None:
+    """On a loop whose driver can go to the listener itself."""
+    thread = LoopThread("relieved", lends=False, has_relief=True)
+    try:
+        thread.call(coroutine)
+    finally:
+        thread.end()
+
+
+THREADS = pytest.mark.parametrize("run", [asyncio.run, on_relieved_loop])
+WAYS = pytest.mark.parametrize(
+    ("is_async", "run"), [(True, asyncio.run), (False, asyncio.run), (False, on_relieved_loop)]
+)
 
 
 def parcel(count: int, part_size: int = 1) -> Parcel:
@@ -70,8 +88,10 @@ def test_what_comes_as_a_worker_ends_is_not_forgotten() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-def test_slow_listeners_all_work_at_once_though_one_worker_is_woken(is_async: bool) -> None:
+@WAYS
+def test_slow_listeners_all_work_at_once_though_one_worker_is_woken(
+    is_async: bool, run: Run
+) -> None:
     async def main() -> None:
         done = Finished()
         at_work: list[int] = []
@@ -98,11 +118,11 @@ def test_slow_listeners_all_work_at_once_though_one_worker_is_woken(is_async: bo
         await until(lambda: not workers.at_work)
         await workers.close(DEADLINE)
 
-    asyncio.run(main())
+    run(main())
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-def test_nothing_is_lost_or_doubled_however_messages_come(is_async: bool) -> None:
+@WAYS
+def test_nothing_is_lost_or_doubled_however_messages_come(is_async: bool, run: Run) -> None:
     async def main() -> None:
         done = Finished()
         given_sizes: list[int] = []
@@ -129,11 +149,11 @@ def test_nothing_is_lost_or_doubled_however_messages_come(is_async: bool) -> Non
         assert len(given_sizes) == 40 * (1 + 32 + 2 + 9 + 1)
         await workers.close(DEADLINE)
 
-    asyncio.run(main())
+    run(main())
 
 
-@pytest.mark.parametrize("is_async", [True, False])
-def test_one_message_wakes_one_worker(is_async: bool) -> None:
+@WAYS
+def test_one_message_wakes_one_worker(is_async: bool, run: Run) -> None:
     async def main() -> None:
         done = Finished()
 
@@ -149,10 +169,11 @@ def test_one_message_wakes_one_worker(is_async: bool) -> None:
             assert len(tasks._tasks if is_async else threads._threads) <= 1
         await workers.close(DEADLINE)
 
-    asyncio.run(main())
+    run(main())
 
 
-def test_what_is_finished_is_known_while_others_take_long_and_more_waits() -> None:
+@THREADS
+def test_what_is_finished_is_known_while_others_take_long_and_more_waits(run: Run) -> None:
     async def main() -> None:
         done = Finished()
         go_on = threading.Event()
@@ -171,7 +192,7 @@ def test_what_is_finished_is_known_while_others_take_long_and_more_waits() -> No
         await until(lambda: len(done.consumed) == 10)
         await workers.close(DEADLINE)
 
-    asyncio.run(main())
+    run(main())
 
 
 def test_who_consumes_in_order_hears_at_once_that_the_next_may_be_given(
@@ -198,7 +219,8 @@ def test_who_consumes_in_order_hears_at_once_that_the_next_may_be_given(
     assert given == list(range(20))
 
 
-def test_closing_threads_returns_what_has_not_begun_and_waits_for_the_rest() -> None:
+@THREADS
+def test_closing_threads_returns_what_has_not_begun_and_waits_for_the_rest(run: Run) -> None:
     async def main() -> None:
         done = Finished()
         has_begun, go_on = threading.Event(), threading.Event()
@@ -221,4 +243,45 @@ def test_closing_threads_returns_what_has_not_begun_and_waits_for_the_rest() -> 
         assert done.consumed == [(given, 0)]
         await until(lambda: not any(each.is_alive() for each in workers._threads))
 
-    asyncio.run(main())
+    run(main())
+
+
+def test_the_driver_of_the_loop_stands_in_for_a_thread_that_sleeps() -> None:
+    async def main() -> None:
+        done = Finished()
+        names: list[str] = []
+        at_work, most = 0, 0
+        go_on = threading.Event()
+        go_on.set()
+
+        def listen(messages: list[StoredMessage]) -> None:
+            nonlocal at_work, most
+            at_work += 1
+            most = max(most, at_work)
+            names.append(threading.current_thread().name)
+            assert go_on.wait(DEADLINE)
+            at_work -= 1
+
+        workers = ThreadWorkers(listen, 1, done)
+        thread = cast(Any, asyncio.get_running_loop()).hand_over.__self__
+        for number in range(1, 10):
+            workers.submit(parcel(1))
+            await until(lambda: len(done.consumed) == number)  # noqa: B023  # it is awaited here
+            await until(lambda: workers._sleeping == 1 and thread._is_relief_there)
+        # To begin with there was none that slept.
+        assert names == ["rocketpipe-consumer-0", *["relieved"] * 8]
+        # However many come while it is away, the listener is called by one at a time; the loop
+        # is driven on meanwhile, and whoever slept hears of the end.
+        go_on.clear()
+        for _ in range(3):
+            workers.submit(parcel(2))
+        await until(lambda: at_work == 1)
+        closing = asyncio.create_task(workers.close(DEADLINE))
+        await until(lambda: len(done.not_given) == 5)
+        go_on.set()
+        await closing
+        assert most == 1
+        assert len(done.consumed) == 10
+        await until(lambda: not any(each.is_alive() for each in workers._threads))
+
+    on_relieved_loop(main())
