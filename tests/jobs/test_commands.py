@@ -184,7 +184,6 @@ def test_a_full_disk_is_told_in_a_line_and_loses_nothing(
         ),
         (["audit", "--attempts", "a"], {"JAVA_HOME": "/nowhere"}, 1, "JAVA_HOME is /nowhere"),
         (["audit"], {}, 2, "give attempts, trace, or both"),
-        (["archive", "t", "--topic", "x", "--format", "orc"], {}, 2, "invalid choice: 'orc'"),
         (["archive", "t", "--topic", "x", "--schema", "@/nowhere"], {}, 2, "/nowhere can't be"),
         (["archive", "t", "--topic", "x", "--schema", "a INT"], {}, 2, "a schema is for"),
         (["archive", "t", "--topic", "x", "--as", "avro"], {}, 2, "schema is missing"),
