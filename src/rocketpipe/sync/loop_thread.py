@@ -271,7 +271,7 @@ class LoopThread:
     def _hand_over(self, errand: Callable[[], object]) -> bool:
         """Have the thread that drives do this as soon as this turn of the loop is over, while
         another one drives; False if there is no other. To be called on the loop."""
-        if not self._is_relief_there or self._errand is not None:
+        if self._is_over or not self._is_relief_there or self._errand is not None:
             return False
         self._errand = errand
         self._stop()

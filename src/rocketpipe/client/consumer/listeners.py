@@ -280,7 +280,7 @@ class ThreadWorkers:
             log.warning("listeners still work: what they were given will come again")
         self._direct.close()
 
-    def _wake_one(self, hand_over: "HandOver | None" = None) -> None:
+    def _wake_one(self, hand_over: HandOver | None = None) -> None:
         with self._lock:
             if not self._parcels or self._is_coming or self._is_closed:
                 return

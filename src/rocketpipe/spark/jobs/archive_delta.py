@@ -57,7 +57,7 @@ def add_to_log(uri: str, files: Sequence[str], number: int, clock: Clock) -> Non
     metadata = {path: pyarrow.parquet.read_metadata(path, filesystem=storage) for path in files}
     try:
         table = _table(uri, _schema(metadata[files[0]]))
-        if (table.transaction_version(APPLICATION) or -1) >= number:
+        if (table.transaction_version(APPLICATION) or 0) >= number:
             return
         table.create_write_transaction(
             [
