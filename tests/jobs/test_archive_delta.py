@@ -10,9 +10,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from rocketpipe import Message
+from rocketpipe.clock import SystemClock
 from rocketpipe.errors import InvalidSetting, JobError
 from rocketpipe.spark.jobs.archive import ArchiveSettings
-from rocketpipe.spark.jobs.archive_delta import APPLICATION
+from rocketpipe.spark.jobs.archive_delta import APPLICATION, add_to_log
 from rocketpipe.testing import EmbeddedCluster
 from tests.jobs.test_archive import run
 from tests.spark.topics import make_topic, numbered, send
@@ -42,6 +43,26 @@ def test_the_log_has_every_file_and_readers_of_delta_every_message(
     assert {each.removeprefix("file://") for each in found.file_uris()} == {
         str(each) for each in table.glob("topic=*/date=*/*.parquet")
     }
+
+
+def test_what_is_in_the_log_is_not_added_again_though_its_file_was_replaced(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """A run was killed after it had added files, and somebody joined them before the next."""
+    topic = make_topic(embedded_cluster, "delta-again")
+    table = tmp_path / "table"
+    for _ in range(2):
+        send(embedded_cluster, numbered(topic, 10))
+        run(spark, embedded_cluster, table, topic, format="delta")
+    files = [str(each.relative_to(table)) for each in table.glob("topic=*/date=*/*.parquet")]
+    found = DeltaTable(table)
+    number = found.transaction_version(APPLICATION)
+    assert number is not None
+    found.optimize.compact()
+    add_to_log(f"file:{table}", files, number, SystemClock())
+    assert DeltaTable(table).to_pyarrow_table().num_rows == 20
+    add_to_log(f"file:{table}", files, number + 1, SystemClock())
+    assert DeltaTable(table).to_pyarrow_table().num_rows > 20
 
 
 def test_quarantine_is_a_table_of_its_own(
