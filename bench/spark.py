@@ -32,6 +32,7 @@ from bench.kafka import KafkaBroker, connector_jars
 from bench.measuring import VERSION, cpu_seconds, in_turns, our_script, say, touch_memory
 from bench.spark_codec import record
 from rocketpipe import Admin
+from rocketpipe.spark.jobs.session import ARROW_ENVIRONMENT
 
 MESSAGES = 2_000_000
 QUEUES = 4
@@ -238,6 +239,8 @@ def start_spark(ending: ExitStack) -> SparkSession:
     folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="rocketpipe-spark-")))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    for variable, value in ARROW_ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "3g",

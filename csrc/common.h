@@ -85,8 +85,30 @@ static inline int take_number(PyObject *object, int64_t least, int64_t most, int
     return !overflow && least <= *number && *number <= most;
 }
 
+/* Stored records. */
+#define NOT_PLAIN (1 | 0x40 | 0x80) /* bits of sysFlag: compressed, or a batch to unwrap */
+
+typedef struct {
+    const byte *body, *topic, *properties, *born_host, *store_host, *store_timestamp;
+    int64_t size, body_size, topic_size, properties_size, born_host_size, store_host_size;
+} Parts;
+
+/* Find the parts of the record at the start of so many bytes; 0 unless it fills its size exactly. */
+int split_record(const byte *at, int64_t left, Parts *parts);
+
+/* A value made of bytes, kept as long as the next record has the same. */
+typedef struct {
+    const byte *start;
+    int64_t size;
+    PyObject *value;
+} Kept;
+
+/* A new reference to what `unpack` makes of these bytes, or to the text they are without one. */
+PyObject *keep(Kept *kept, const byte *start, int64_t size, PyObject *unpack);
+
 int prepare_fields(void);
 
 extern PyMethodDef frame_methods[], record_methods[], decode_methods[], store_methods[];
+extern PyMethodDef column_methods[];
 
 #endif

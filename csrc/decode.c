@@ -3,15 +3,8 @@
 #include "common.h"
 
 #define NUMBERS_BYTES 72 /* of a record's numbers, up to the length of its body; hosts come on top */
-#define NOT_PLAIN (1 | 0x40 | 0x80) /* bits of sysFlag: compressed, or a batch to unwrap */
 
-typedef struct {
-    const byte *body, *topic, *properties, *born_host, *store_host, *store_timestamp;
-    int64_t size, body_size, topic_size, properties_size, born_host_size, store_host_size;
-} Parts;
-
-/* Find the parts of the record at the start of so many bytes; 0 unless it fills its size exactly. */
-static int split(const byte *at, int64_t left, Parts *parts) {
+int split_record(const byte *at, int64_t left, Parts *parts) {
     if (left < NUMBERS_BYTES) {
         return 0;
     }
@@ -47,14 +40,7 @@ static int split(const byte *at, int64_t left, Parts *parts) {
            place + parts->properties_size == parts->size;
 }
 
-/* A value made of bytes, kept as long as the next record has the same. */
-typedef struct {
-    const byte *start;
-    int64_t size;
-    PyObject *value;
-} Kept;
-
-static PyObject *keep(Kept *kept, const byte *start, int64_t size, PyObject *unpack) {
+PyObject *keep(Kept *kept, const byte *start, int64_t size, PyObject *unpack) {
     if (kept->value == NULL || kept->size != size ||
         memcmp(kept->start, start, (size_t)size) != 0) {
         Py_CLEAR(kept->value);
@@ -138,7 +124,7 @@ static PyObject *decode_records(PyObject *Py_UNUSED(module), PyObject *const *ar
     while (messages != NULL && at < end) {
         Parts parts;
         PyObject *message = NULL;
-        if (split(at, end - at, &parts) && !(get_u32(at + 36) & NOT_PLAIN) &&
+        if (split_record(at, end - at, &parts) && !(get_u32(at + 36) & NOT_PLAIN) &&
             (!checks_crc ||
              (crc32_of(parts.body, (size_t)parts.body_size, 0) & 0x7FFFFFFF) == get_u32(at + 8))) {
             Py_INCREF(args[4]);

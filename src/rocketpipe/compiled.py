@@ -7,12 +7,16 @@ and every error, is the twin's. The sources are in `csrc/`; ROCKETPIPE_PURE=1 le
 import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from rocketpipe.message import StoredMessage
 
-_VERSION = 3  # what is built from other sources is not used: its functions may be others
+_VERSION = 4  # what is built from other sources is not used: its functions may be others
 
+# Of a column: how many rows are null, and where in a block the buffers of its Arrow array begin and
+# how many bytes they have: first that which tells what is null.
+Buffers = tuple[int, tuple[int, int], *tuple[tuple[int, int], ...]]
+Block = TypeVar("Block")
 Frame = tuple[int, int, dict[str, str], bytes, str | None, int, int, str | None, int]
 
 
@@ -53,6 +57,16 @@ class Compiled(Protocol):
         broker_name: str | None,
         /,
     ) -> list[StoredMessage] | None: ...
+
+    def read_columns(
+        self,
+        answers: list[bytes],
+        kinds: tuple[int, ...],
+        topic_of: Callable[[bytes], str],
+        host_of: Callable[[bytes], str],
+        block_of: Callable[[int], Block],
+        /,
+    ) -> tuple[int, Block, list[Buffers]] | None: ...
 
     def lay_out(
         self,

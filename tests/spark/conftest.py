@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from rocketpipe.spark.jobs.session import ARROW_ENVIRONMENT
 from tests.apache.jars import Unavailable, find_java
 
 
@@ -38,6 +39,7 @@ def spark_settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     # Workers are started by name, and would be the first Python on the path.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ.update(ARROW_ENVIRONMENT)  # as our jobs and our docs have it
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",

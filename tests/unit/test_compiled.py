@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import subprocess
 import sys
 from array import array
@@ -28,6 +29,7 @@ from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.broker.store.values import MessageDraft
 from rocketpipe.codes import LanguageCode
 from rocketpipe.compiled import compiled
+from rocketpipe.spark import compiled_columns
 from rocketpipe.wire import batch, frame, message_id, record
 from rocketpipe.wire.batch import join_alike, join_batch
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
@@ -35,7 +37,7 @@ from rocketpipe.wire.message_id import UniqueIdGenerator, offset_message_ids
 from rocketpipe.wire.record import decode_records, pack_record, record_starts
 from rocketpipe.wire.sys_flag import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
 
-USERS = (frame, batch, message_id, record, layout, key_index, queue_read)
+USERS = (frame, batch, message_id, record, layout, key_index, queue_read, compiled_columns)
 
 
 def test_it_is_there_unless_it_was_left_out_on_purpose() -> None:
@@ -46,7 +48,8 @@ def test_it_is_there_unless_it_was_left_out_on_purpose() -> None:
 
 def test_every_user_has_a_twin_that_is_tested_here() -> None:
     source = Path(frame.__file__).parents[1]
-    users = [path for path in source.rglob("*.py") if "import compiled\n" in path.read_text()]
+    imported = re.compile(r"^from rocketpipe\.compiled import .*\bcompiled$", re.M)
+    users = [path for path in source.rglob("*.py") if imported.search(path.read_text())]
     assert {Path(str(each.__file__)) for each in USERS} == set(users)
 
 

@@ -20,6 +20,7 @@ from rocketpipe.client.namespace import without_namespace
 from rocketpipe.errors import MalformedRecord
 from rocketpipe.host import PACKED_V4_BYTES, PACKED_V6_BYTES, unpack_host
 from rocketpipe.message import offset_message_id
+from rocketpipe.spark.compiled_columns import CompiledColumns
 from rocketpipe.spark.property_pairs import PropertyPairs
 from rocketpipe.spark.repeats import Repeats
 from rocketpipe.spark.row_ids import FIRST_ROW
@@ -51,6 +52,7 @@ from rocketpipe.wire.sys_flag import BORN_HOST_V6, COMPRESSED, INNER_BATCH, STOR
 PLAIN_BYTES_MAX = 64 << 20
 
 _MICROSECONDS = pa.timestamp("us", tz="UTC")
+_TAGS_FIELD = pa.field("tags", pa.string())
 _MAP = pa.map_(pa.string(), pa.string())
 _TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1  # beyond it a count of microseconds overflows
 # Each byte as two hex digits, which stand in memory in the order they are read.
@@ -74,6 +76,8 @@ class ColumnDecoder:
         self._namespace = namespace
         self._tags = pa.array(sorted(tags), pa.string()) if tags else None
         self._repeats = repeats
+        filters = [] if self._tags is None else [_TAGS_FIELD]
+        self._compiled = CompiledColumns([*schema, *filters], broker_name, self._topic_of)
 
     def decode(self, answers: Sequence[bytes], start: int, end: int) -> Iterator[pa.RecordBatch]:
         """The messages of these answers whose offsets lie in this range, in order.
@@ -82,6 +86,9 @@ class ColumnDecoder:
         MalformedRecord when a record is damaged. It is one batch, unless bodies turn out to be much
         larger than they are stored.
         """
+        if (batch := self._compiled_batch(answers)) is not None:
+            yield batch
+            return
         records = StoredRecords.of_answers(answers)
         if (records.sys_flags & INNER_BATCH).any():
             buffer = _unwrapped(records, start, end)
@@ -89,6 +96,17 @@ class ColumnDecoder:
                 return
             records = StoredRecords(buffer)
         yield from self._batches(records)
+
+    def _compiled_batch(self, answers: Sequence[bytes]) -> pa.RecordBatch | None:
+        """All of it at once, if there is nothing special about it."""
+        if self._repeats is not None:
+            return None
+        arrays = self._compiled.read(answers)
+        if arrays is None:
+            return None
+        tags = arrays.pop() if self._tags is not None else None
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return batch if tags is None else self._filtered(batch, tags)
 
     def _batches(self, records: StoredRecords) -> Iterator[pa.RecordBatch]:
         try:
@@ -114,9 +132,13 @@ class ColumnDecoder:
                 columns = _Columns(records, self._broker_name, self._namespace)
         arrays = [_fit(_COLUMNS[field.name.lower()](columns), field.type) for field in self._schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        if self._tags is not None:
-            batch = batch.filter(pc.is_in(columns.tags, value_set=self._tags))
-        return batch
+        return batch if self._tags is None else self._filtered(batch, columns.tags)
+
+    def _filtered(self, batch: pa.RecordBatch, tags: pa.Array) -> pa.RecordBatch:
+        return batch.filter(pc.is_in(tags, value_set=self._tags))
+
+    def _topic_of(self, encoded: bytes) -> str:
+        return without_namespace(self._namespace, str(encoded, "utf-8"))
 
 
 class _TooLarge(Exception):

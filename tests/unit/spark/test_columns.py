@@ -1,6 +1,7 @@
 """Columns hold what the record decoder gives message by message, and damage never passes."""
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketpipe.compiled import compiled
 from rocketpipe.errors import MalformedRecord
 from rocketpipe.message import StoredMessage
-from rocketpipe.spark import columns
+from rocketpipe.spark import columns, compiled_columns
 from rocketpipe.spark.columns import ColumnDecoder
 from rocketpipe.spark.schema import COLUMNS, all_columns, arrow_schema
 from rocketpipe.wire.batch import join_batch
@@ -22,6 +24,16 @@ from tests.stored_message import stored_message
 
 SCHEMA = arrow_schema(all_columns(with_properties=True))
 ENDLESS = 1 << 62
+
+
+@pytest.fixture(scope="module", params=["compiled", "pure"], autouse=True)
+def _both_twins(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "pure":
+            patch.setattr(compiled_columns, "compiled", None)
+        elif compiled is None:
+            pytest.skip("nothing is compiled")  # CI insists on it in test_compiled.py
+        yield
 
 
 def decode(*answers: bytes, schema: pa.Schema = SCHEMA, **settings: Any) -> list[dict[str, Any]]:
