@@ -88,5 +88,6 @@ static inline int take_number(PyObject *object, int64_t least, int64_t most, int
 int prepare_fields(void);
 
 extern PyMethodDef frame_methods[], record_methods[], decode_methods[], store_methods[];
+extern PyMethodDef pull_methods[];
 
 #endif

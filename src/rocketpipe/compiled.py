@@ -11,9 +11,10 @@ from typing import Protocol, cast
 
 from rocketpipe.message import StoredMessage
 
-_VERSION = 3  # what is built from other sources is not used: its functions may be others
+_VERSION = 4  # what is built from other sources is not used: its functions may be others
 
 Frame = tuple[int, int, dict[str, str], bytes, str | None, int, int, str | None, int]
+Pull = tuple[int, int, int, int, int, int, int, int, bytes]
 
 
 class Compiled(Protocol):
@@ -22,6 +23,10 @@ class Compiled(Protocol):
     def read_frame(
         self, data: bytes | bytearray, start: int, frame_bytes_max: int, /
     ) -> Frame | None: ...
+
+    def read_pull(
+        self, data: bytes | bytearray, start: int, frame_bytes_max: int, /
+    ) -> Pull | None: ...
 
     def write_frame(
         self,
