@@ -11,13 +11,14 @@ from typing import Protocol, TypeVar, cast
 
 from rocketpipe.message import StoredMessage
 
-_VERSION = 4  # what is built from other sources is not used: its functions may be others
+_VERSION = 5  # what is built from other sources is not used: its functions may be others
 
 # Of a column: how many rows are null, and where in a block the buffers of its Arrow array begin and
 # how many bytes they have: first that which tells what is null.
 Buffers = tuple[int, tuple[int, int], *tuple[tuple[int, int], ...]]
 Block = TypeVar("Block")
 Frame = tuple[int, int, dict[str, str], bytes, str | None, int, int, str | None, int]
+Pull = tuple[int, int, int, int, int, int, int, int, bytes]
 
 
 class Compiled(Protocol):
@@ -26,6 +27,10 @@ class Compiled(Protocol):
     def read_frame(
         self, data: bytes | bytearray, start: int, frame_bytes_max: int, /
     ) -> Frame | None: ...
+
+    def read_pull(
+        self, data: bytes | bytearray, start: int, frame_bytes_max: int, /
+    ) -> Pull | None: ...
 
     def write_frame(
         self,

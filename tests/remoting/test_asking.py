@@ -110,7 +110,7 @@ async def test_opaques_begin_anew_and_skip_those_that_wait() -> None:
             connection.invoke(RemotingCommand(LATER, {"after": "0.1"}, b"1"), timeout=5)
         )
         await asyncio.sleep(0)
-        connection._opaque = 0x7FFFFFFE
+        connection._unanswered._opaque = 0x7FFFFFFE
         for opaque in (0x7FFFFFFF, 2):
             answer = await connection.invoke(RemotingCommand(ECHO, body=b"2"), timeout=5)
             assert (answer.opaque, answer.body) == (opaque, b"2")

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from rocketpipe.codes import ResponseCode
+from rocketpipe.codes import RequestCode, ResponseCode
+from rocketpipe.compiled import Pull, compiled
 from rocketpipe.errors import (
     ConnectionLost,
     InvalidMessage,
@@ -15,6 +16,9 @@ from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Outcome
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.pull_frames import PullFrames
+from rocketpipe.wire.record import encode_record
+from rocketpipe.wire.requests.reading import PullMessage, PullMessageReply
 from tests.remoting.peers import (
     BIG,
     ECHO,
@@ -27,6 +31,26 @@ from tests.remoting.peers import (
     run,
     serving,
 )
+from tests.stored_message import stored_message
+
+Answer = asyncio.Future[RemotingCommand | Pull]
+PULLS = PullFrames(
+    PullMessage(
+        consumer_group="g",
+        topic="t",
+        queue_id=0,
+        queue_offset=0,
+        max_msg_nums=0,
+        sys_flag=0,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        sub_version=0,
+    )
+)
+
+
+def ignore_pulls(connection: Connection, request: RemotingCommand) -> Outcome:
+    return None if request.code == RequestCode.PULL_MESSAGE else request.answer(0)
 
 
 @run
@@ -59,24 +83,63 @@ async def test_who_does_not_wait_is_told_when_there_is_no_room() -> None:
         serving() as server,
         connected(server.addresses[0], settings=settings) as connection,
     ):
-        answer = connection.invoke_nowait(RemotingCommand(ECHO), timeout=5)
-        assert answer is not None
-        assert connection.invoke_nowait(RemotingCommand(ECHO), timeout=5) is None
+        answer: Answer = asyncio.get_running_loop().create_future()
+        assert connection.pull_nowait(PULLS, 0, 32, answer, timeout=5)
+        assert not connection.pull_nowait(PULLS, 0, 32, answer, timeout=5)
         waiting = asyncio.create_task(connection.invoke(RemotingCommand(ECHO), timeout=5))
-        assert (await answer).code == ResponseCode.SUCCESS
+        refused = await answer
+        assert isinstance(refused, RemotingCommand)
+        assert refused.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
         assert (await waiting).code == ResponseCode.SUCCESS
-        assert connection.invoke_nowait(RemotingCommand(ECHO), timeout=0) is None
+        assert not connection.pull_nowait(PULLS, 0, 32, answer, timeout=0)
+
+
+@run
+async def test_a_plain_answer_to_a_pull_leaves_its_room_to_others() -> None:
+    settings = RemotingSettings(requests_in_flight_max=1)
+    fields = PullMessageReply(
+        suggest_which_broker_id=0, next_begin_offset=8, min_offset=0, max_offset=9
+    ).to_ext_fields()
+    record = encode_record(stored_message(queue_offset=7))
+
+    def handle(connection: Connection, request: RemotingCommand) -> Outcome:
+        assert request.ext_fields.get("queueOffset", "7") == "7"
+        return request.answer(0, "FOUND", fields, record)
+
+    async with (
+        serving(handle) as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+        answer: Answer = asyncio.get_running_loop().create_future()
+        assert connection.pull_nowait(PULLS, 7, 32, answer, timeout=5)
+        waiting = asyncio.create_task(connection.invoke(RemotingCommand(ECHO), timeout=5))
+        pulled = await answer
+        assert isinstance(pulled, RemotingCommand if compiled is None else tuple)
+        assert (await waiting).body == record
+        assert not connection._unanswered.pulls
+
+
+@run
+async def test_a_pull_that_is_too_long_is_not_sent() -> None:
+    settings = RemotingSettings(frame_bytes_max=200)
+    async with (
+        serving() as server,
+        connected(server.addresses[0], settings=settings) as connection,
+    ):
+        answer: Answer = asyncio.get_running_loop().create_future()
+        with pytest.raises(InvalidMessage, match=r"PULL_MESSAGE of .* over the limit of 200"):
+            connection.pull_nowait(PULLS, 0, 32, answer, timeout=5)
 
 
 @run
 async def test_one_that_nobody_answered_in_time_leaves_its_room_to_others() -> None:
     settings = RemotingSettings(requests_in_flight_max=1)
     async with (
-        serving() as server,
+        serving(ignore_pulls) as server,
         connected(server.addresses[0], settings=settings) as connection,
     ):
-        answer = connection.invoke_nowait(RemotingCommand(SILENT), timeout=0.1)
-        assert answer is not None
+        answer: Answer = asyncio.get_running_loop().create_future()
+        assert connection.pull_nowait(PULLS, 0, 32, answer, timeout=0.1)
         waiting = asyncio.create_task(connection.invoke(RemotingCommand(ECHO), timeout=30))
         with pytest.raises(RequestTimeout):
             await answer

@@ -27,14 +27,16 @@ from rocketpipe.broker.store.layout import Place, lay_out
 from rocketpipe.broker.store.queue_read import read_queue
 from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.broker.store.values import MessageDraft
+from rocketpipe.client.consumer.ranges import queue_offset
 from rocketpipe.codes import LanguageCode
 from rocketpipe.compiled import compiled
 from rocketpipe.spark import compiled_columns
 from rocketpipe.wire import batch, frame, message_id, record
 from rocketpipe.wire.batch import join_alike, join_batch
-from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
+from rocketpipe.wire.frame import FrameDecoder, RemotingCommand, SerializeType
 from rocketpipe.wire.message_id import UniqueIdGenerator, offset_message_ids
 from rocketpipe.wire.record import decode_records, pack_record, record_starts
+from rocketpipe.wire.requests.reading import PullAnswer, PullMessageReply
 from rocketpipe.wire.sys_flag import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
 
 USERS = (frame, batch, message_id, record, layout, key_index, queue_read, compiled_columns)
@@ -424,6 +426,115 @@ def test_a_decoded_message_is_as_any_other() -> None:
         _ = message.other  # type: ignore[attr-defined]
 
 
+# Answers to pulls: what is read of a plain one is what three twins tell together.
+
+counts = st.integers(0, 10) | st.integers(0, (1 << 63) - 1)
+pull_headers = st.builds(
+    PullMessageReply,
+    suggest_which_broker_id=counts,
+    next_begin_offset=counts,
+    min_offset=counts,
+    max_offset=counts,
+    offset_delta=st.none() | counts,
+    topic_sys_flag=st.none() | int32,
+)
+
+
+def pull_answer(
+    header: PullMessageReply,
+    records: int = 2,
+    *,
+    first: int = 7,
+    step: int = 1,
+    code: int = 0,
+    flag: int = 1,
+    opaque: int = 5,
+    remark: str | None = "FOUND",
+) -> bytes:
+    host = bytes(8)
+    body = b"".join(
+        pack_record(b"T", b"b" * n, b"", 1, 0, first + n * step, n, 0, 6, host, 8, host, 0, 0)
+        for n in range(records)
+    )
+    fields = header.to_ext_fields()
+    return RemotingCommand(code, fields, body, remark, opaque=opaque, flag=flag).encode()
+
+
+def pull_by_twins(data: bytes) -> Any:
+    """What `read_pull` tells, if it tells anything."""
+    with pure():
+        decoder = FrameDecoder()
+        decoder.feed(data)
+        command = decoder.next_command()
+        assert command is not None
+        assert (command.code, command.is_response) == (0, True)
+        _, _, header, body = PullAnswer.from_answer(command)
+        offsets = [queue_offset(body, each) for each in record_starts(body)]
+    assert offsets == list(range(offsets[0], offsets[0] + len(offsets)))
+    return (
+        *(4 + int.from_bytes(data[:4], "big"), command.opaque, header.suggest_which_broker_id),
+        *(header.next_begin_offset, header.min_offset, header.max_offset),
+        *(offsets[0], len(offsets), body),
+    )
+
+
+def read_pull(data: bytes) -> Any:
+    decoder = FrameDecoder()
+    decoder.feed(data)
+    return decoder.next_pull({5})
+
+
+PLAIN_PULL = PullMessageReply(
+    suggest_which_broker_id=1, next_begin_offset=9, min_offset=0, max_offset=123456789012
+)
+
+
+def test_plain_answers_to_pulls_are_read_at_once() -> None:
+    if compiled is None:
+        pytest.skip("nothing is, without the compiled part")
+    for data in (pull_answer(PLAIN_PULL), pull_answer(PLAIN_PULL, 32, remark=None)):
+        assert read_pull(data) == pull_by_twins(data)
+
+
+def test_what_is_not_a_plain_answer_to_a_pull_is_left_to_the_twins() -> None:
+    plain = pull_answer(PLAIN_PULL)
+    binary = RemotingCommand(0, PLAIN_PULL.to_ext_fields(), plain[-200:], opaque=5, flag=1)
+    binary.serialize_type = SerializeType.ROCKETMQ
+    odd = (
+        pull_answer(PLAIN_PULL, 0),
+        pull_answer(PLAIN_PULL, step=2),
+        pull_answer(PLAIN_PULL, step=0),
+        pull_answer(PLAIN_PULL, first=-1),
+        pull_answer(PLAIN_PULL, first=(1 << 63) - 1, records=1),
+        pull_answer(PLAIN_PULL, code=19),
+        pull_answer(PLAIN_PULL, flag=0),
+        pull_answer(PLAIN_PULL, opaque=6),  # another's
+        pull_answer(PLAIN_PULL, remark='"'),
+        pull_answer(PLAIN_PULL, remark="é"),
+        pull_answer(replace(PLAIN_PULL, min_offset=-1)),
+        RemotingCommand(0, {"nextBeginOffset": "1"}, plain[-200:], opaque=5, flag=1).encode(),
+        RemotingCommand(0, {}, plain[-200:], opaque=5, flag=1).encode(),
+        binary.encode(),
+        plain[:-1],
+        plain.replace(b'"9"', b'"x"'),
+        plain.replace(b'"9"', b'"09"')[1:],
+        plain.replace(b'"version"', b'"v\\u0065r"'),
+        b"",
+    )
+    for data in odd:
+        assert read_pull(data) is None
+
+
+@given(pull_headers, st.integers(0, 3), st.integers(0, 2), st.none() | texts, cuts)
+def test_answers_to_pulls_are_read_the_same(
+    header: PullMessageReply, records: int, step: int, remark: str | None, changes: list[Any]
+) -> None:
+    plain = pull_answer(header, records, step=step, remark=remark)
+    for data in (plain, mutilated(plain, changes)):
+        if (found := read_pull(data)) is not None:
+            assert found == pull_by_twins(data)
+
+
 # Every bit of each, and every length.
 
 
@@ -445,6 +556,12 @@ def test_a_flipped_bit_or_a_cut_makes_no_difference_between_the_two() -> None:
         same(partial(decode_records, data))
         same(partial(record_starts, data))
         same(partial(decode_records, data, check_crc=False))
+    found = 0
+    for data in damaged(pull_answer(PLAIN_PULL)):
+        if (pull := read_pull(data)) is not None:
+            assert pull == pull_by_twins(data)
+            found += 1
+    assert found > 100 or compiled is None
     entries = [(0, len(record), 0), (len(record), len(other), 0)]
     queue: Any = FakeQueue(b"".join([ENTRY.pack(*each) for each in entries]))
     for data in damaged(record + other):

@@ -4,7 +4,8 @@ How it works
 - Answers are matched to requests by `opaque`, in any order. What is not an answer is a request of
   the peer's and goes to the handler.
 - What is written during one turn of the event loop leaves in one system call: with many requests
-  in flight that saves most of the cost of sending them. A request that is alone leaves at once.
+  in flight that saves most of the cost of sending them. A request that is alone leaves at once,
+  and what a client writes because of what it reads, when it has read that.
 - One timer serves the deadlines of all requests (`unanswered.py`).
 - Of many requests that came together a server takes some in each turn of the loop. So the first
   are answered while the others still wait, and both ends work at the same time: a client with 64
@@ -35,9 +36,10 @@ from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code, fai
 from rocketpipe.remoting.network import Network
 from rocketpipe.remoting.settings import RemotingSettings
 from rocketpipe.remoting.tls import TlsSettings, client_context
-from rocketpipe.remoting.unanswered import Late, Unanswered
+from rocketpipe.remoting.unanswered import Late, PullWaiter, Unanswered, Waiter, Waiting
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
 from rocketpipe.wire.headers import Reply, Request
+from rocketpipe.wire.pull_frames import PullFrames
 from rocketpipe.wire.signature import Credentials, signed_fields
 
 log = logging.getLogger(__name__)
@@ -47,7 +49,6 @@ R = TypeVar("R", bound=Reply)
 # Whether an answer is kept back by someone who may send it later, with `Connection.answer_now`.
 HoldsAnswer = Callable[["Connection", RemotingCommand, Outcome], bool]
 
-_OPAQUE_MAX = 0x7FFFFFFF
 _REQUESTS_PER_TURN = 16
 _ANSWER_BYTES_PER_TURN = 64 * 1024
 _refuse_all = dispatch_by_code({})
@@ -110,6 +111,7 @@ class Connection(asyncio.Protocol):
         # connected has to go on reading, or two full ends would wait for each other forever.
         self._is_server_side = address is None
         self._is_stalled = False  # reads no more for now
+        self._is_reading = False  # what it has been given, as a client
         self._next_turn: asyncio.Handle | None = None  # when it takes what is left of a burst
         self._loop = asyncio.get_running_loop()
         # When we asked for something that no sign of life has followed yet.
@@ -117,7 +119,6 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._gone = self._loop.create_future()
         self._decoder = FrameDecoder(settings.frame_bytes_max)
-        self._opaque = 0
         self._unanswered = Unanswered(expired=self._offer_room)
         self._for_room: deque[asyncio.Event] = deque()  # the turns of those who wait, in order
         self._tasks: set[asyncio.Task[None]] = set()
@@ -150,8 +151,12 @@ class Connection(asyncio.Protocol):
         now = self._loop.time()
         if self._may_not_send(timeout):
             await self._wait_for_room(command, timeout)
+        future: asyncio.Future[RemotingCommand] = self._loop.create_future()
         try:
-            return await self._ask(command, now, timeout)
+            command.opaque = self._unanswered.next_opaque()
+            frame = self._encode(self._signed(command))
+            self._ask(frame, command.opaque, command.code, future, now, timeout)
+            return await future
         except RequestTimeout:
             if late is not None:
                 self._unanswered.expect_late(command.opaque, late)
@@ -160,32 +165,37 @@ class Connection(asyncio.Protocol):
             self._unanswered.forget(command.opaque)  # still there when the caller was cancelled
             self._offer_room()
 
-    def invoke_nowait(
-        self, command: RemotingCommand, *, timeout: float
-    ) -> asyncio.Future[RemotingCommand] | None:
-        """The answer, when it is here; None when the command would have to wait for room.
+    def pull_nowait(
+        self, pulls: PullFrames, offset: int, count: int, waiter: PullWaiter, *, timeout: float
+    ) -> bool:
+        """Send one of these pulls; False when it would have to wait for room.
 
-        For who has many on their way: it costs a third of `invoke` in a task of its own.
+        For who has many on their way: the waiter is told at once, in the midst of reading, so it
+        costs a quarter of `invoke`.
         """
         if self._may_not_send(timeout):
-            return None
-        return self._ask(command, self._loop.time(), timeout)
+            return False
+        opaque = self._unanswered.next_opaque()
+        frame = self._checked(pulls.encode(opaque, offset, count), pulls)
+        self._ask(frame, opaque, pulls.code, waiter, self._loop.time(), timeout)
+        self._unanswered.pulls[opaque] = waiter
+        return True
 
     def _ask(
-        self, command: RemotingCommand, since: float, timeout: float
-    ) -> asyncio.Future[RemotingCommand]:
+        self, frame: bytes, opaque: int, code: int, waiter: Waiter, since: float, timeout: float
+    ) -> None:
         if self.unheard_since is None:
             self.unheard_since = since
-        command.opaque = self._next_opaque()
-        self._write(self._encode(self._signed(command)), at_once=not self._unanswered)
-        return self._unanswered.expect(command, self.address, since + timeout, timeout)
+        self._write(frame, at_once=not self._unanswered)
+        waiting = Waiting(waiter, since + timeout, self.address, code, timeout)
+        self._unanswered.expect(opaque, waiting)
 
     async def send_oneway(self, command: RemotingCommand, *, timeout: float) -> None:
         """Hand over a command that gets no answer: whether it arrives, nobody knows."""
         if self._may_not_send(timeout):
             await self._wait_for_room(command, timeout)
         command.mark_oneway()
-        command.opaque = self._next_opaque()
+        command.opaque = self._unanswered.next_opaque()
         self._write(self._encode(self._signed(command)))
 
     async def close(self) -> None:
@@ -210,20 +220,15 @@ class Connection(asyncio.Protocol):
         return command
 
     def _encode(self, command: RemotingCommand) -> bytes:
-        frame = command.encode()
-        if len(frame) > self._settings.frame_bytes_max:
-            # The peer would cut the connection without a word, and with it everybody's requests.
-            raise InvalidMessage(
-                f"{command.name} of {len(frame)} bytes is over the limit "
-                f"of {self._settings.frame_bytes_max} for a frame"
-            )
-        return frame
+        return self._checked(command.encode(), command)
 
-    def _next_opaque(self) -> int:
-        while True:
-            self._opaque = self._opaque % _OPAQUE_MAX + 1
-            if self._opaque not in self._unanswered:
-                return self._opaque
+    def _checked(self, frame: bytes, what: RemotingCommand | PullFrames) -> bytes:
+        limit = self._settings.frame_bytes_max
+        if len(frame) > limit:
+            # The peer would cut the connection without a word, and with it everybody's requests.
+            size = f"{len(frame)} bytes is over the limit of {limit}"
+            raise InvalidMessage(f"{what.name} of {size} for a frame")
+        return frame
 
     # Room: how much may be on its way at once.
 
@@ -233,9 +238,8 @@ class Connection(asyncio.Protocol):
 
     def _is_choked(self) -> bool:
         """Whether as many bytes as may wait to be written do."""
-        return (
-            self._is_writing_paused or self._outbox_bytes >= self._settings.write_buffer_bytes_max
-        )
+        most = self._settings.write_buffer_bytes_max
+        return self._is_writing_paused or self._outbox_bytes >= most
 
     def _may_not_send(self, timeout: float) -> bool:
         return (
@@ -278,7 +282,7 @@ class Connection(asyncio.Protocol):
         is_first = not self._outbox
         self._outbox.append(frame)
         self._outbox_bytes += len(frame)
-        if not is_first or self._is_writing_paused:
+        if not is_first or self._is_writing_paused or self._is_reading:
             return
         if at_once:
             self._flush()
@@ -328,7 +332,11 @@ class Connection(asyncio.Protocol):
         self._moved_at = self._loop.time()
         self.unheard_since = None
         self._decoder.feed(data)
+        self._is_reading = not self._is_server_side
         self._read_on()
+        self._is_reading = False
+        if self._outbox and not self._is_server_side:
+            self._flush()
 
     def _read_on(self) -> None:
         assert self._transport is not None
@@ -338,6 +346,11 @@ class Connection(asyncio.Protocol):
             self._next_turn = None
         try:
             while not self._stalls() and self.lost is None:
+                pulls = self._unanswered.pulls
+                while pulls and (pull := self._decoder.next_pull(pulls)) is not None:
+                    self._unanswered.hear_pull(pull)
+                    if self._for_room:
+                        self._offer_room()
                 command = self._decoder.next_command()
                 if command is None:
                     break

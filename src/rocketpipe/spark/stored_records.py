@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from rocketpipe.client.consumer.ranges import Answer
 from rocketpipe.errors import MalformedRecord
 from rocketpipe.wire.properties import PROPERTIES_BYTES_MAX
 from rocketpipe.wire.record import (
@@ -56,8 +55,7 @@ class StoredRecords:
         """Those of several buffers, one behind the other."""
         base, starts = 0, []
         for answer in answers:
-            found = answer.starts if isinstance(answer, Answer) else record_starts(answer)
-            starts.append(np.array(found, dtype=np.int64) + base)
+            starts.append(np.array(record_starts(answer), dtype=np.int64) + base)
             base += len(answer)
         return cls(b"".join(answers), np.concatenate(starts))
 

@@ -1,21 +1,18 @@
 """The blocking consumers."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
 from rocketpipe.client.consumer.listeners import Listener
 from rocketpipe.client.consumer.pull_consumer import POLL_TIMEOUT, AsyncPullConsumer
 from rocketpipe.client.consumer.push_consumer import AsyncPushConsumer
+from rocketpipe.client.consumer.ranges import READY_BYTES_MAX
 from rocketpipe.client.consumer.settings import PullConsumerSettings, PushConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Expression
 from rocketpipe.client.environment import Environment
-from rocketpipe.errors import MQError
 from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.sync.client import BlockingClient
-
-# A hop from thread to thread takes longer than a small answer, so several are taken at once.
-_HOP_BYTES = 1 << 20
 
 
 class PullConsumer(BlockingClient):
@@ -120,18 +117,17 @@ class PullConsumer(BlockingClient):
         """
 
         async def begin() -> Any:
-            return self._async.pull_range(
-                queue, start, end, expression=expression, skip_gaps=skip_gaps
+            return self._async._pull_range(
+                *(queue, start, end, expression, skip_gaps), bytes_min=READY_BYTES_MAX
             )
+
+        async def next_ones() -> list[bytes]:  # many: a hop from thread to thread costs more
+            return await anext(answers, [])
 
         answers = self._call(begin())
         try:
-            end_of_answers: MQError | StopAsyncIteration | None = None
-            while end_of_answers is None:
-                taken, end_of_answers = self._call(_take(answers))
-                yield from taken
-            if not isinstance(end_of_answers, StopAsyncIteration):
-                raise end_of_answers
+            while some := self._call(next_ones()):
+                yield from some
         finally:
             self._call(answers.aclose())
 
@@ -249,19 +245,3 @@ class PushConsumer(BlockingClient):
     def resume(self) -> None:
         """Pull again."""
         self._call(self._async.resume())
-
-
-async def _take(
-    answers: AsyncIterator[bytes],
-) -> tuple[list[bytes], MQError | StopAsyncIteration | None]:
-    """Some of the answers, and what ended them, if these were the last."""
-    taken: list[bytes] = []
-    size = 0
-    while size < _HOP_BYTES:
-        try:
-            answer = await anext(answers)
-        except (MQError, StopAsyncIteration) as error:
-            return taken, error
-        taken.append(answer)
-        size += len(answer)
-    return taken, None

@@ -10,13 +10,13 @@ A peer answers in the serialization it likes, so every frame is read by its own 
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from json.encoder import encode_basestring as quote  # the C version where there is one
 
 from rocketpipe.codes import PROTOCOL_VERSION, LanguageCode, request_name, response_name
-from rocketpipe.compiled import compiled
+from rocketpipe.compiled import Pull, compiled
 from rocketpipe.errors import InvalidMessage, MalformedFrame
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # what Apache's servers and clients accept, length included
@@ -180,6 +180,17 @@ class FrameDecoder:
                 )
         frame = self.next_frame()
         return None if frame is None else RemotingCommand.decode(frame)
+
+    def next_pull(self, expected: Container[int]) -> Pull | None:
+        """What `compiled.read_pull` tells of the next frame, if that is a whole and plain answer to
+        one of these pulls. What else it may be, `next_command` tells."""
+        if compiled is None or not self._data:
+            return None
+        pull = compiled.read_pull(self._data, self._start, self._frame_bytes_max)
+        if pull is None or pull[1] not in expected:
+            return None
+        self._taken(pull[0])
+        return pull
 
     def _taken(self, end: int) -> None:
         if end < len(self._data):

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from rocketpipe.client.consumer.base import BaseConsumer
 from rocketpipe.client.consumer.process_queue import Assigned, ProcessQueue
@@ -23,6 +23,8 @@ from rocketpipe.message import MessageQueue, StoredMessage
 from rocketpipe.wire.bodies.heartbeat import ConsumeType, SubscriptionData
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 POLL_TIMEOUT = 5.0  # Java's
 
@@ -201,6 +203,19 @@ class AsyncPullConsumer(BaseConsumer):
         tags, brokers compare hashes only: who reads has to compare tags. OffsetGap when an offset
         is not there, unless gaps are to be skipped.
         """
+        return _each(self._pull_range(queue, start, end, expression, skip_gaps))
+
+    def _pull_range(
+        self,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        expression: Expression,
+        skip_gaps: bool | None,
+        *,
+        bytes_min: int = 1,
+    ) -> AsyncGenerator[list[bytes], None]:
+        """The same answers, so many bytes at once."""
         self._lifecycle.require_running()
         wire = self._wire_queue(queue)
         reader = RangeReader(
@@ -209,7 +224,7 @@ class AsyncPullConsumer(BaseConsumer):
             skip_gaps=self.settings.skip_gaps if skip_gaps is None else skip_gaps,
             require_filter=self._require_filter,
         )
-        return reader.read(start, end)
+        return reader.read(start, end, bytes_min=bytes_min)
 
     # Offsets.
 
@@ -373,3 +388,10 @@ class AsyncPullConsumer(BaseConsumer):
     def _count_as_consumed(self) -> None:
         for shelf in self._shelves.values():
             shelf.consumed_to = shelf.given_to
+
+
+async def _each(lists: AsyncGenerator[list[T], None]) -> AsyncIterator[T]:
+    async with aclosing(lists):
+        async for some in lists:
+            for each in some:
+                yield each

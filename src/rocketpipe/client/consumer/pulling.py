@@ -1,6 +1,5 @@
 """Pulling: one request for the messages of a queue from an offset on."""
 
-import asyncio
 from enum import Enum
 from typing import NamedTuple
 
@@ -10,8 +9,10 @@ from rocketpipe.codes import ResponseCode
 from rocketpipe.errors import BrokerError, NoRoute, RemotingError
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.address import Address
+from rocketpipe.remoting.unanswered import PullWaiter
 from rocketpipe.wire.bodies.heartbeat import SubscriptionData
 from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.pull_frames import PullFrames
 from rocketpipe.wire.requests.reading import (
     PULL_SUBSCRIPTION,
     PULL_SUSPEND,
@@ -91,18 +92,33 @@ class Puller:
             raise
         return self._pulled(queue, answer)
 
+    def frames(self, queue: MessageQueue, subscription: SubscriptionData) -> PullFrames:
+        """Of the pulls that `pull_nowait` sends."""
+        settings = self._instance.settings
+        return PullFrames(
+            self._request(queue, 0, subscription, 0),
+            serialize_type=settings.remoting.serialize_type,
+            credentials=settings.credentials,
+        )
+
     def pull_nowait(
-        self, queue: MessageQueue, offset: int, subscription: SubscriptionData, *, messages_max: int
-    ) -> "asyncio.Future[RemotingCommand] | None":
-        """An answer for `read`, once it is here; None if something has to be waited for before."""
+        self,
+        queue: MessageQueue,
+        frames: PullFrames,
+        offset: int,
+        waiter: PullWaiter,
+        *,
+        messages_max: int,
+    ) -> bool:
+        """Send a pull, whose answer is for `read`; False if something has to be waited for before.
+
+        A waiter who gets a plain answer as it was read tells `follow` which broker it suggests.
+        """
         address = self._address(queue)
         connection = None if address is None else self._instance.connections.find(address)
-        if connection is None:
-            return None
-        request = self._request(queue, offset, subscription, messages_max)
-        command = request.to_command()
-        command.serialize_type = self._instance.settings.remoting.serialize_type
-        return connection.invoke_nowait(command, timeout=self._timeout)
+        return connection is not None and connection.pull_nowait(
+            frames, offset, messages_max, waiter, timeout=self._timeout
+        )
 
     def read(self, queue: MessageQueue, answer: RemotingCommand) -> Pulled | None:
         """What it says; None when the broker refused."""
@@ -137,10 +153,7 @@ class Puller:
 
     def _pulled(self, queue: MessageQueue, answer: PullAnswer) -> Pulled:
         header = answer.header
-        if header.suggest_which_broker_id != MASTER_ID:
-            self._suggested[queue] = header.suggest_which_broker_id
-        elif self._suggested:
-            self._suggested.pop(queue, None)
+        self.follow(queue, header.suggest_which_broker_id)
         return Pulled(
             _STATUSES[answer.code],
             header.next_begin_offset,
@@ -149,6 +162,13 @@ class Puller:
             answer.body,
             answer.remark or "",
         )
+
+    def follow(self, queue: MessageQueue, broker_id: int) -> None:
+        """Pull from this broker next."""
+        if broker_id != MASTER_ID:
+            self._suggested[queue] = broker_id
+        elif self._suggested:
+            self._suggested.pop(queue, None)
 
     def _broker_id(self, queue: MessageQueue) -> int:
         return self._suggested.get(queue, MASTER_ID) if self._suggested else MASTER_ID

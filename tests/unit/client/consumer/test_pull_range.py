@@ -1,7 +1,7 @@
 """Reading a range of offsets: whole answers in order, several at a time, and what a gap is."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -9,16 +9,18 @@ import pytest
 from rocketpipe.client.consumer import ranges
 from rocketpipe.client.consumer.subscriptions import Expression, Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
-from rocketpipe.errors import BrokerError, InvalidSetting, NoRoute, OffsetGap
+from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, NoRoute, OffsetGap
 from rocketpipe.message import MessageQueue
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Outcome, Refusal
-from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.remoting.settings import RemotingSettings
+from rocketpipe.wire.bodies.route import BrokerData, Perm, QueueData, TopicRouteData
+from rocketpipe.wire.frame import RemotingCommand, SerializeType
 from rocketpipe.wire.record import decode_records, encode_record
 from rocketpipe.wire.requests.reading import PullMessage, PullMessageReply
 from tests.consumer_bench import ConsumerBench
 from tests.consumer_bench import simulated as on_real_brokers
-from tests.simulated_cluster import FakeBroker, SimulatedCluster, simulated
+from tests.simulated_cluster import BROKER_PORT, FakeBroker, SimulatedCluster, simulated
 from tests.stored_message import stored_message
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -35,6 +37,9 @@ class FakeQueue:
         self.delay = delay
         self.failures: list[Exception] = []  # for the next pulls
         self.resets = 0  # pulls to be told that somebody has reset the group
+        self.suggests = 0  # this broker for the next pull
+        self.unanswered: set[int] = set()  # offsets whose next pull nobody answers
+        self.hang_ups: set[int] = set()  # or at which the connection ends
         self.asked: list[int] = []
         self.in_flight_most = 0
         self._in_flight = 0
@@ -50,6 +55,12 @@ class FakeQueue:
         if self.failures:
             raise self.failures.pop(0)
         start = header.queue_offset
+        if start in self.unanswered | self.hang_ups:
+            if start in self.hang_ups:
+                connection.abort()
+            self.unanswered.discard(start)
+            self.hang_ups.discard(start)
+            return None
         least, most = (self.offsets[0], self.offsets[-1] + 1) if self.offsets else (0, 0)
         count = min(self.most, header.max_msg_nums)
         found = [each for each in self.offsets if start <= each < start + count]
@@ -67,7 +78,7 @@ class FakeQueue:
             found = []
             code, following, remark = ResponseCode.PULL_OFFSET_MOVED, 7, "OFFSET_RESET"
         reply = PullMessageReply(
-            suggest_which_broker_id=0,
+            suggest_which_broker_id=self.suggests,
             next_begin_offset=min(following, most) if found else following,
             min_offset=least,
             max_offset=most,
@@ -258,3 +269,109 @@ async def test_somebody_who_resets_the_group_does_not_disturb(cluster: Simulated
     queue = FakeQueue(cluster.brokers[0], range(40))
     queue.resets = 2
     assert flat(await read(cluster, 0, 40)) == list(range(40))
+
+
+@simulated()
+async def test_no_more_is_ready_to_be_given_out_than_may_be(cluster: SimulatedCluster) -> None:
+    """Who is slow to take what came has as many pulls on their way as ever, and then no more."""
+    queue = FakeQueue(cluster.brokers[0], range(2000), most=10)
+    cluster.add_topic("orders")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ranges, "READY_BYTES_MAX", 1000)  # one answer has that
+        settings: dict[str, Any] = {"pull_batch_size": 10, "pulls_in_flight_max": 4}
+        async with cluster.pull_consumer(**settings) as consumer:
+            answers = consumer.pull_range(QUEUE, 0, 2000)
+            bodies = [await anext(answers)]
+            await asyncio.sleep(60)
+            assert 5 <= len(queue.asked) <= 10
+            bodies += [body async for body in answers]
+    offsets = [each.queue_offset for body in bodies for each in decode_records(body)]
+    assert offsets == list(range(2000))
+
+
+@simulated()
+async def test_pulls_that_nobody_answers_are_sent_again(cluster: SimulatedCluster) -> None:
+    queue = FakeQueue(cluster.brokers[0], range(1000))
+    queue.unanswered = {96, 160, 960}
+    assert flat(await read(cluster, 0, 1000)) == list(range(1000))
+    assert not queue.unanswered
+    queue.hang_ups = {96, 160, 960}
+    assert flat(await read(cluster, 0, 1000)) == list(range(1000))
+
+
+@simulated()
+async def test_who_stops_reading_disturbs_nobody_else(cluster: SimulatedCluster) -> None:
+    """What is on its way to him still comes, and is dropped."""
+    FakeQueue(cluster.brokers[0], range(1000), delay=0.5)
+    cluster.add_topic("orders")
+    async with cluster.pull_consumer() as consumer:
+        stopped = consumer.pull_range(QUEUE, 0, 1000)
+        assert decode_records(await anext(stopped))[0].queue_offset == 0
+        assert isinstance(stopped, AsyncGenerator)
+        await stopped.aclose()
+        answers = consumer.pull_range(QUEUE, 100, 900)
+        found = [each.queue_offset async for body in answers for each in decode_records(body)]
+    assert found == list(range(100, 900))
+
+
+@simulated(brokers=2)
+async def test_a_broker_that_is_suggested_is_asked_next(cluster: SimulatedCluster) -> None:
+    master, slave = (FakeQueue(each, range(1000)) for each in cluster.brokers)
+    cluster.routes["orders"] = TopicRouteData(
+        broker_datas=(
+            BrokerData(
+                cluster="c",
+                broker_name="broker-a",
+                broker_addrs={0: f"broker-a:{BROKER_PORT}", 1: f"broker-b:{BROKER_PORT}"},
+            ),
+        ),
+        queue_datas=(
+            QueueData(
+                broker_name="broker-a",
+                read_queue_nums=1,
+                write_queue_nums=1,
+                perm=Perm.READ | Perm.WRITE,
+            ),
+        ),
+    )
+    async with cluster.pull_consumer(pulls_in_flight_max=1) as consumer:
+        for master.suggests, slave.suggests in ((1, 1), (0, 0)):
+            answers = consumer.pull_range(QUEUE, 0, 1000)
+            found = [each.queue_offset async for body in answers for each in decode_records(body)]
+            assert found == list(range(1000))
+    assert (len(master.asked), len(slave.asked)) == (32, 32)
+
+
+@simulated()
+async def test_a_peer_that_speaks_the_binary_form_is_understood(cluster: SimulatedCluster) -> None:
+    FakeQueue(cluster.brokers[0], range(1000))
+    binary = RemotingSettings(serialize_type=SerializeType.ROCKETMQ)
+    assert flat(await read(cluster, 0, 1000, remoting=binary)) == list(range(1000))
+
+
+@simulated()
+async def test_an_answer_that_leads_nowhere_is_an_error(cluster: SimulatedCluster) -> None:
+    """And what came before it is given out first."""
+    queue = FakeQueue(cluster.brokers[0], range(1000))
+    cluster.add_topic("orders")
+
+    def pull(connection: Connection, request: RemotingCommand) -> Outcome:
+        offset = PullMessage.from_ext_fields(request.ext_fields).queue_offset
+        reply = PullMessageReply(
+            suggest_which_broker_id=0,
+            next_begin_offset=offset + (32 if offset < 64 else 0),
+            min_offset=0,
+            max_offset=1000,
+        )
+        found = [stored_message(queue_offset=offset + each) for each in range(32)]
+        body = b"".join(map(encode_record, found))
+        return request.answer(0, "FOUND", reply.to_ext_fields(), body)
+
+    cluster.brokers[0].handlers[RequestCode.PULL_MESSAGE] = pull
+    taken: list[bytes] = []
+    async with cluster.pull_consumer() as consumer:
+        with pytest.raises(MalformedRecord, match="from offset 64 on that leads nowhere"):
+            async for body in consumer.pull_range(QUEUE, 0, 1000):
+                taken.append(body)  # noqa: PERF401
+    assert len(taken) == 2
+    assert not queue.asked
