@@ -1,8 +1,9 @@
 """Frozen dataclasses that cost little to declare: a program that starts declares two hundred.
 
-The standard library compiles six methods for each class, which takes a millisecond, and most are
-never called. Here `__init__` is compiled when the first object is made, and the others are the same
-few functions for all classes.
+The standard library looks at each field and compiles six methods for each class, which takes a
+millisecond, and most are never asked for. Here only the slots are made at once; the fields are
+worked out when somebody asks for them, `__init__` is compiled when the first object is made, and
+the other methods are the same few functions for all classes.
 
 Objects are made nearly twice as fast, too: a frozen dataclass sets each field by its name, through
 `object.__setattr__`; here it is spelled out with the setters of the slots, which need not look for
@@ -13,9 +14,9 @@ them alone, and is spared when all have their defaults.
 import dataclasses
 import inspect
 from collections.abc import Callable
-from dataclasses import MISSING, Field, FrozenInstanceError, fields, is_dataclass
+from dataclasses import KW_ONLY, MISSING, Field, FrozenInstanceError, fields
 from types import MethodType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast, get_origin
 
 T = TypeVar("T")
 
@@ -29,33 +30,71 @@ else:
         assert slots
 
         def declare(cls: T) -> T:
-            written = cls.__doc__
-            cls.__doc__ = cls.__name__  # else one is made of the signature, which takes long
-            # To the library it is not frozen, which would have it compile more; to those who
-            # inherit from it, it is.
-            bases = [each.__dataclass_params__ for each in cls.__mro__ if is_dataclass(each)]
-            for base in bases:
-                base.frozen = False
-            declared = dataclasses.dataclass(
-                init=False, repr=False, eq=False, slots=True, kw_only=kw_only
-            )(cls)
-            for each in (*bases, declared.__dataclass_params__):
-                each.frozen = True
-            declared.__doc__ = written
-            declared.__init__ = _FirstInit(declared)
-            for name, method in _METHODS.items():
-                if name not in cls.__dict__:
-                    setattr(declared, name, method)
+            annotations = inspect.get_annotations(cls)
+            names = [name for name, kind in annotations.items() if _is_field(kind)]
+            members = {**_METHODS, **cls.__dict__}
+            for name in (*names, "__dict__", "__weakref__"):
+                members.pop(name, None)
+            inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
+            members["__slots__"] = tuple(name for name in names if name not in inherited)
+            members["__init__"] = first = _FirstInit()
+            members["__dataclass_fields__"] = late = _LateFields(cls, annotations, kw_only=kw_only)
+            members["__dataclass_params__"] = _PARAMS
+            members["__match_args__"] = _MATCH_ARGS
+            # Slots are made with a class, and no later: so there has to be another.
+            late.cls = first.cls = declared = type(cls)(cls.__name__, cls.__bases__, members)
+            declared.__qualname__ = cls.__qualname__
             return declared
 
         return declare
 
 
+def _is_field(kind: Any) -> bool:
+    return kind is not KW_ONLY and kind is not ClassVar and get_origin(kind) is not ClassVar
+
+
+class _LateFields:
+    """Stands for the fields of a class until somebody asks for them."""
+
+    cls: Any
+
+    def __init__(self, written: Any, annotations: dict[str, Any], *, kw_only: bool) -> None:
+        members = written.__dict__
+        self._own = {name: members[name] for name in annotations if name in members}
+        self._own |= {"__annotations__": annotations, "__module__": written.__module__}
+        self._kw_only = kw_only
+
+    def __get__(self, instance: Any, owner: Any) -> dict[str, Field[Any]]:
+        # A standard dataclass of nothing but these fields; to be documented would take it long.
+        alone = type(self.cls.__name__, (), {**self._own, "__doc__": "its fields"})
+        declare = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=self._kw_only)
+        found: dict[str, Field[Any]] = {}
+        for each in (*reversed(self.cls.__mro__[1:]), declare(alone)):
+            found |= getattr(each, "__dataclass_fields__", {})
+        self.cls.__dataclass_fields__ = found
+        return found
+
+
+class _MatchArgs:
+    """What `match` takes by place."""
+
+    def __get__(self, instance: Any, owner: Any) -> tuple[str, ...]:
+        return tuple(each.name for each in fields(owner) if each.init and not each.kw_only)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Standard:
+    """One of the kind that ours look like to who inherits from them."""
+
+
+_PARAMS = _Standard.__dataclass_params__  # type: ignore[attr-defined]
+_MATCH_ARGS = _MatchArgs()
+
+
 class _FirstInit:
     """Stands for `__init__` until it is called, or somebody asks how to."""
 
-    def __init__(self, cls: Any) -> None:
-        self._cls = cls
+    cls: Any
 
     def __get__(self, instance: Any, owner: Any) -> Any:
         return self if instance is None else MethodType(self, instance)
@@ -68,8 +107,8 @@ class _FirstInit:
         return inspect.signature(self._compile())
 
     def _compile(self) -> Callable[..., None]:
-        self._cls.__init__ = _compiled_init(self._cls)
-        return cast("Callable[..., None]", self._cls.__init__)
+        self.cls.__init__ = _compiled_init(self.cls)
+        return cast("Callable[..., None]", self.cls.__init__)
 
 
 class _ByFactory:
@@ -132,6 +171,9 @@ class _Shared:
 
     def __delattr__(self: Any, name: str) -> NoReturn:
         raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __replace__(self: Any, **changes: Any) -> Any:  # of copy.replace, in Python 3.13
+        return dataclasses.replace(self, **changes)
 
     def __getstate__(self: Any) -> list[Any]:
         return [getattr(self, each.name) for each in fields(self)]
