@@ -1,4 +1,4 @@
-"""Frozen dataclasses that cost little to declare: a program that starts declares two hundred.
+"""Dataclasses that cost little to declare: a program that starts declares two hundred.
 
 The standard library looks at each field and compiles six methods for each class, which takes a
 millisecond, and most are never asked for. Here only the slots are made at once; the fields are
@@ -24,22 +24,26 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass  # what it looks like to who checks types
 else:
 
-    def dataclass(*, frozen: bool, slots: bool, kw_only: bool = False) -> Callable[[T], T]:
-        """As `dataclasses.dataclass`, for classes that are frozen and have slots."""
-        assert frozen
+    def dataclass(
+        *, frozen: bool = False, slots: bool, kw_only: bool = False, eq: bool = True
+    ) -> Callable[[T], T]:
+        """As `dataclasses.dataclass`, for classes that have slots."""
         assert slots
+        methods = _METHODS if frozen else _METHODS_UNFROZEN
+        if not eq:
+            methods = {name: methods[name] for name in methods.keys() - {"__eq__", "__hash__"}}
 
         def declare(cls: T) -> T:
             annotations = inspect.get_annotations(cls)
             names = [name for name, kind in annotations.items() if _is_field(kind)]
-            members = {**_METHODS, **cls.__dict__}
+            members = {**methods, **cls.__dict__}
             for name in (*names, "__dict__", "__weakref__"):
                 members.pop(name, None)
             inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
             members["__slots__"] = tuple(name for name in names if name not in inherited)
             members["__init__"] = first = _FirstInit()
             members["__dataclass_fields__"] = late = _LateFields(cls, annotations, kw_only=kw_only)
-            members["__dataclass_params__"] = _PARAMS
+            members["__dataclass_params__"] = _PARAMS[frozen]
             members["__match_args__"] = _MATCH_ARGS
             # Slots are made with a class, and no later: so there has to be another.
             late.cls = first.cls = declared = type(cls)(cls.__name__, cls.__bases__, members)
@@ -82,12 +86,13 @@ class _MatchArgs:
         return tuple(each.name for each in fields(owner) if each.init and not each.kw_only)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Standard:
-    """One of the kind that ours look like to who inherits from them."""
+def _params(*, frozen: bool) -> Any:
+    """Those of a standard dataclass, for who inherits from one of ours."""
+    cls: Any = dataclasses.make_dataclass("cls", (), frozen=frozen)
+    return cls.__dataclass_params__
 
 
-_PARAMS = _Standard.__dataclass_params__  # type: ignore[attr-defined]
+_PARAMS = {frozen: _params(frozen=frozen) for frozen in (False, True)}
 _MATCH_ARGS = _MatchArgs()
 
 
@@ -120,6 +125,7 @@ _BY_FACTORY = _ByFactory()
 
 
 def _compiled_init(cls: Any) -> Callable[..., None]:
+    is_frozen = cls.__dataclass_params__.frozen
     declared = sorted(fields(cls), key=lambda field: field.kw_only is True)
     scope: dict[str, Any] = {"by_factory": _BY_FACTORY}
     head, body, given = ["self"], [], []
@@ -137,7 +143,7 @@ def _compiled_init(cls: Any) -> Callable[..., None]:
             value = f"make_{name}() if {name} is by_factory else {name}"
         else:
             head.append(name)
-        body.append(f"set_{name}(self, {value})")
+        body.append(f"set_{name}(self, {value})" if is_frozen else f"self.{name} = {value}")
         if field.metadata.get("post_init"):
             given.append(f"{name} is not default_{name}")
     if hasattr(cls, "__post_init__"):
@@ -184,6 +190,10 @@ class _Shared:
 
 
 _METHODS = {name: method for name, method in vars(_Shared).items() if callable(method)}
+_METHODS_UNFROZEN = {
+    "__hash__": None,
+    **{name: _METHODS[name] for name in ("__repr__", "__eq__", "__replace__")},
+}
 
 
 def _is_hashed(field: Field[Any]) -> bool:

@@ -46,6 +46,17 @@ class Triple(Pair):
     third: int
 
 
+@lazy_dataclass.dataclass(slots=True)
+class Count:
+    count: int = 0
+    names: list[str] = field(default_factory=list)
+
+
+@lazy_dataclass.dataclass(slots=True, eq=False)
+class Single:
+    count: int = 0
+
+
 @lazy_dataclass.dataclass(frozen=True, slots=True, kw_only=True)
 class Nothing:
     pass
@@ -140,3 +151,42 @@ def test_a_standard_dataclass_may_inherit() -> None:
         third: int = 0
 
     assert Wide(1, 2, 3) == Wide(1, 2, 3) != Wide(1, 2, 4)
+
+
+def test_one_that_is_not_frozen_can_be_changed_and_has_no_hash() -> None:
+    count = Count()
+    count.count += 1
+    count.names.append("a")
+    assert count == Count(1, ["a"]) != Count()
+    assert not hasattr(count, "__dict__")
+    assert copy.copy(count) == pickle.loads(pickle.dumps(count)) == count
+    with pytest.raises(TypeError):
+        hash(count)
+    with pytest.raises(AttributeError):
+        count.more = 1  # type: ignore[attr-defined]
+
+
+def test_without_eq_each_object_is_itself() -> None:
+    one = Single()
+    assert one in {one}
+    assert one != Single()
+
+
+def test_what_it_tells_of_itself_is_what_a_standard_one_tells() -> None:
+    assert [each.name for each in dataclasses.fields(LAZY)] == [
+        each.name for each in dataclasses.fields(STANDARD)
+    ]
+    assert LAZY.__match_args__ == STANDARD.__match_args__ == ("x", "y")
+    assert Triple.__match_args__ == ("left", "right")
+    assert LAZY.origin == STANDARD.origin
+    assert dataclasses.is_dataclass(Count)
+
+
+def test_one_that_is_not_frozen_may_be_inherited_from_by_a_standard_one() -> None:
+    @dataclasses.dataclass
+    class Named(Count):
+        name: str = ""
+
+    assert Named(1, [], "n").name == "n"
+    with pytest.raises(TypeError, match="frozen"):
+        dataclasses.dataclass(frozen=True)(type("Frozen", (Count,), {}))

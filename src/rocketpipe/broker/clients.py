@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rocketpipe.codes import LanguageCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.bodies.heartbeat import ConsumerData, SubscriptionData
 

@@ -1,9 +1,9 @@
 """Who of an orderly group may consume a queue: one client each, for as long as it says so."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from rocketpipe.clock import Clock
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.message import MessageQueue
 
 LOCK_SECONDS = 60.0  # without being renewed; a client renews every 20 s

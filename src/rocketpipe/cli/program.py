@@ -10,8 +10,9 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rocketpipe.errors import (
     BrokerError,
@@ -78,7 +79,21 @@ def execute(args: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One whose complaint is a line, without the usage; its commands get the same."""
+    """One whose complaint is a line, without the usage; its commands get the same.
+
+    How wide the terminal is, it looks when it gives help: the standard one looks at each argument,
+    with a module that loads three kinds of compression.
+    """
+
+    def __init__(
+        self, *, formatter_class: type[argparse.HelpFormatter] = argparse.HelpFormatter, **rest: Any
+    ) -> None:
+        super().__init__(formatter_class=partial(formatter_class, width=80), **rest)
+        self._of_its_width = formatter_class
+
+    def format_help(self) -> str:
+        self.formatter_class = self._of_its_width
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         self.exit(MISUSED, f"rocketpipe: {message}. '{self.prog} --help' tells more\n")

@@ -18,10 +18,11 @@ or the other way round: Java keeps some forever when names, clusters and address
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from rocketpipe.codes import ResponseCode
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.nameserver.settings import NameServerSettings
 from rocketpipe.remoting.dispatch import Refusal
 from rocketpipe.wire.bodies.route import (

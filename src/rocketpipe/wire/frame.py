@@ -11,13 +11,14 @@ A peer answers in the serialization it likes, so every frame is read by its own 
 import json
 import struct
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from json.encoder import encode_basestring as quote  # the C version where there is one
 
 from rocketpipe.codes import PROTOCOL_VERSION, LanguageCode, request_name, response_name
 from rocketpipe.compiled import Pull, compiled
 from rocketpipe.errors import InvalidMessage, MalformedFrame
+from rocketpipe.lazy_dataclass import dataclass
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024  # what Apache's servers and clients accept, length included
 

@@ -13,7 +13,7 @@ What else there is to know of a file is in the checkpoint.
 import sys
 from array import array
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from struct import Struct
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from rocketpipe.broker.store.disk import Disk
 from rocketpipe.broker.store.open_files import OpenFiles
 from rocketpipe.compiled import compiled
+from rocketpipe.lazy_dataclass import dataclass
 
 _ENTRY = Struct(">IqiI")
 _SLOT = Struct(">I")

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -35,6 +34,7 @@ from rocketpipe.broker.store.values import (
 )
 from rocketpipe.clock import Clock
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
+from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.record import record_properties
 
 _log = logging.getLogger(__name__)
