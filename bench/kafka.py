@@ -58,8 +58,10 @@ class KafkaBroker:
         )
         java = [find_java(), "-Xmx1g", "-cp", f"{_jars('pom-kafka.xml')}/*"]
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        format_log = [*java, "kafka.tools.StorageTool", "format", "-c", str(config)]
+        # With "=", as one id in 64 begins with a dash.
         subprocess.run(
-            [*java, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)],
+            [*format_log, f"--cluster-id={cluster_id}"],
             check=True,
             capture_output=True,
         )

@@ -39,7 +39,8 @@ else:
             members = {**methods, **cls.__dict__}
             for name in (*names, "__dict__", "__weakref__"):
                 members.pop(name, None)
-            inherited = {name for base in cls.__mro__ for name in base.__dict__.get("__slots__", ())}
+            slots_of_bases = (vars(base).get("__slots__", ()) for base in cls.__mro__)
+            inherited = {name for slots in slots_of_bases for name in slots}
             members["__slots__"] = tuple(name for name in names if name not in inherited)
             members["__init__"] = first = _FirstInit()
             members["__dataclass_fields__"] = late = _LateFields(cls, annotations, kw_only=kw_only)

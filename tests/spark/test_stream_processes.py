@@ -25,7 +25,7 @@ from tests.spark.topics import make_topic, numbered, send
 ROOT = Path(__file__).parents[2]
 SENDS_MAX = 5000  # of ten messages, so that a slow machine is not given ever more to read
 DEADLINE = 600.0  # seconds, for a session to start and a query to get somewhere
-KILLS = int(os.environ.get("ROCKETPIPE_KILLS", "8"))
+KILLS = int(os.environ.get("ROCKETPIPE_KILLS", "20"))
 
 # A query that is killed after a few seconds gains nothing from Java's second compiler.
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}

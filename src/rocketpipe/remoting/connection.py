@@ -50,7 +50,7 @@ R = TypeVar("R", bound=Reply)
 HoldsAnswer = Callable[["Connection", RemotingCommand, Outcome], bool]
 
 _REQUESTS_PER_TURN = 16
-_ANSWER_BYTES_PER_TURN = 64 * 1024
+_ANSWER_BYTES_PER_TURN = 24 * 1024
 _refuse_all = dispatch_by_code({})
 
 
