@@ -14,7 +14,7 @@ setup(
         Extension(
             "rocketpipe._compiled",
             SOURCES,
-            depends=["csrc/common.h"],
+            depends=["csrc/common.h", "csrc/header.h"],
             extra_compile_args=["-O3"],
             py_limited_api=True,
             optional=True,

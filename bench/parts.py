@@ -75,7 +75,9 @@ class Served:
 
     def __init__(self, broker: Broker) -> None:
         self.sink = Sink()
-        self._connection = Connection(broker._handle, RemotingSettings())
+        self._connection = Connection(
+            broker._handle, RemotingSettings(), takes_plain=broker._take_plain
+        )
         self._connection.connection_made(self.sink)
 
     async def ask(self, frames: bytes) -> None:

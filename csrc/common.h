@@ -109,6 +109,7 @@ PyObject *keep(Kept *kept, const byte *start, int64_t size, PyObject *unpack);
 int prepare_fields(void);
 
 extern PyMethodDef frame_methods[], record_methods[], decode_methods[], store_methods[];
-extern PyMethodDef column_methods[], pull_methods[];
+extern PyMethodDef column_methods[], pull_methods[], pull_request_methods[];
+extern PyMethodDef send_methods[];
 
 #endif

@@ -1,77 +1,9 @@
 /* Frames with a JSON header, read and written: the twin is rocketpipe/wire/frame.py. */
 
-#include "common.h"
+#include "header.h"
 #include <stdio.h>
 
-#define HEADER_BYTES_MAX 0xFFFFFF
 #define EXT_FIELD_BYTES_MAX (1 << 20) /* longer ones are rare enough to be the twin's */
-
-/* A place in a header that is being read. What is not plain makes a function return NULL or 0, with
-   or without an error set; who called it from Python clears that. */
-typedef struct {
-    const byte *at, *end;
-} Reader;
-
-static int is_next(Reader *reader, byte expected) {
-    if (reader->at < reader->end && *reader->at == expected) {
-        reader->at++;
-        return 1;
-    }
-    return 0;
-}
-
-static int hex_digit(byte digit) {
-    if (digit >= '0' && digit <= '9') {
-        return digit - '0';
-    }
-    digit |= 0x20;
-    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
-}
-
-/* One escape, of which the backslash has been read, as UTF-8; where what is written ends, or NULL. */
-static byte *unescape(Reader *reader, byte *out) {
-    if (reader->at >= reader->end) {
-        return NULL;
-    }
-    byte kind = *reader->at++;
-    switch (kind) {
-    case '"':
-    case '\\':
-    case '/': *out++ = kind; return out;
-    case 'b': *out++ = '\b'; return out;
-    case 'f': *out++ = '\f'; return out;
-    case 'n': *out++ = '\n'; return out;
-    case 'r': *out++ = '\r'; return out;
-    case 't': *out++ = '\t'; return out;
-    case 'u': break;
-    default: return NULL;
-    }
-    if (reader->end - reader->at < 4) {
-        return NULL;
-    }
-    uint32_t unit = 0;
-    for (int n = 0; n < 4; n++) {
-        int digit = hex_digit(*reader->at++);
-        if (digit < 0) {
-            return NULL;
-        }
-        unit = unit << 4 | (uint32_t)digit;
-    }
-    if (unit >= 0xD800 && unit <= 0xDFFF) {
-        return NULL; /* a surrogate */
-    }
-    if (unit < 0x80) {
-        *out++ = (byte)unit;
-    } else if (unit < 0x800) {
-        *out++ = (byte)(0xC0 | unit >> 6);
-        *out++ = (byte)(0x80 | (unit & 0x3F));
-    } else {
-        *out++ = (byte)(0xE0 | unit >> 12);
-        *out++ = (byte)(0x80 | (unit >> 6 & 0x3F));
-        *out++ = (byte)(0x80 | (unit & 0x3F));
-    }
-    return out;
-}
 
 /* The string whose opening quote has been read. */
 static PyObject *read_string(Reader *reader) {
@@ -162,10 +94,6 @@ typedef struct {
     PyObject *ext_fields, *remark, *language;
 } Header;
 
-static int is_named(const byte *name, Py_ssize_t size, const char *expected) {
-    return (size_t)size == strlen(expected) && memcmp(name, expected, (size_t)size) == 0;
-}
-
 static int read_text_member(Reader *reader, PyObject **member) {
     PyObject *text = is_next(reader, '"') ? read_string(reader) : NULL;
     if (text == NULL) {
@@ -180,35 +108,35 @@ static int read_member(Reader *reader, Header *header) {
     if (!is_next(reader, '"')) {
         return 0;
     }
-    const byte *name = reader->at;
-    const byte *quote = memchr(name, '"', (size_t)(reader->end - name));
+    Text name = {reader->at, 0};
+    const byte *quote = memchr(name.start, '"', (size_t)(reader->end - name.start));
     if (quote == NULL) {
         return 0;
     }
-    Py_ssize_t size = quote - name;
+    name.size = (size_t)(quote - name.start);
     reader->at = quote + 1;
     if (!is_next(reader, ':')) {
         return 0;
     }
-    if (is_named(name, size, "code")) {
+    if (is_named(name, "code")) {
         return read_number(reader, &header->code);
     }
-    if (is_named(name, size, "flag")) {
+    if (is_named(name, "flag")) {
         return read_number(reader, &header->flag);
     }
-    if (is_named(name, size, "opaque")) {
+    if (is_named(name, "opaque")) {
         return read_number(reader, &header->opaque);
     }
-    if (is_named(name, size, "version")) {
+    if (is_named(name, "version")) {
         return read_number(reader, &header->version);
     }
-    if (is_named(name, size, "remark")) {
+    if (is_named(name, "remark")) {
         return read_text_member(reader, &header->remark);
     }
-    if (is_named(name, size, "language")) {
+    if (is_named(name, "language")) {
         return read_text_member(reader, &header->language);
     }
-    if (is_named(name, size, "extFields")) {
+    if (is_named(name, "extFields")) {
         PyObject *texts = is_next(reader, '{') ? read_texts(reader) : NULL;
         if (texts == NULL) {
             return 0;
@@ -217,7 +145,7 @@ static int read_member(Reader *reader, Header *header) {
         header->ext_fields = texts;
         return 1;
     }
-    if (is_named(name, size, "serializeTypeCurrentRPC")) {
+    if (is_named(name, "serializeTypeCurrentRPC")) {
         PyObject *ignored = NULL;
         int is_text = read_text_member(reader, &ignored);
         Py_XDECREF(ignored);
@@ -260,23 +188,16 @@ static PyObject *read_frame(PyObject *Py_UNUSED(module), PyObject *const *args, 
     PyObject *found = NULL;
     Header header = {0, 0, 0, 0, NULL, NULL, NULL};
     const byte *data = view.buf;
-    int64_t left = view.len - start;
-    if (left >= 8) {
-        int64_t length = get_i32(data + start);
-        int64_t header_bytes = get_u32(data + start + 4); /* the first byte is the kind: 0 is JSON */
-        if (length >= 4 && length <= bytes_max - 4 && 4 + length <= left &&
-            header_bytes <= HEADER_BYTES_MAX && 4 + header_bytes <= length) {
-            const byte *at = data + start + 8, *end = data + start + 4 + length;
-            Reader reader = {at, at + header_bytes};
-            if (read_header(&reader, &header)) {
-                const byte *body = at + header_bytes;
-                found = Py_BuildValue(
-                    "LiOy#OiiOi", (long long)(start + 4 + length), (int)header.code,
-                    header.ext_fields, (const char *)body, (Py_ssize_t)(end - body),
-                    header.remark ? header.remark : Py_None, (int)header.opaque, (int)header.flag,
-                    header.language ? header.language : Py_None, (int)header.version);
-            }
-        }
+    Reader reader;
+    const byte *end =
+        start < view.len ? whole_frame(data + start, view.len - start, bytes_max, &reader) : NULL;
+    if (end != NULL && read_header(&reader, &header)) {
+        const byte *body = reader.end;
+        found = Py_BuildValue("LiOy#OiiOi", (long long)(end - data), (int)header.code,
+                              header.ext_fields, (const char *)body, (Py_ssize_t)(end - body),
+                              header.remark ? header.remark : Py_None, (int)header.opaque,
+                              (int)header.flag, header.language ? header.language : Py_None,
+                              (int)header.version);
     }
     Py_XDECREF(header.ext_fields);
     Py_XDECREF(header.remark);

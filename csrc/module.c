@@ -46,12 +46,14 @@ static int add_all(PyObject *module) {
         PyModule_AddFunctions(module, decode_methods) < 0 ||
         PyModule_AddFunctions(module, column_methods) < 0 ||
         PyModule_AddFunctions(module, pull_methods) < 0 ||
+        PyModule_AddFunctions(module, pull_request_methods) < 0 ||
+        PyModule_AddFunctions(module, send_methods) < 0 ||
         PyModule_AddFunctions(module, record_methods) < 0 ||
         PyModule_AddFunctions(module, store_methods) < 0) {
         return -1;
     }
     /* Raised with every change of a signature or of what is returned: see compiled.py. */
-    return PyModule_AddIntConstant(module, "VERSION", 5);
+    return PyModule_AddIntConstant(module, "VERSION", 6);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)add_all}, {0, NULL}};

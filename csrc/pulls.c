@@ -2,75 +2,10 @@
    in rocketpipe/wire/frame.py, PullAnswer in wire/requests/reading.py and record_starts in
    wire/record.py: whatever is not plain takes the way through these. */
 
-#include "common.h"
+#include "header.h"
 
 #define QUEUE_OFFSET_AT 20
 #define IS_ANSWER 1
-#define NUMBER_DIGITS_MAX 18 /* what surely fits in 64 bits */
-
-typedef struct {
-    const byte *at, *end;
-} Reader;
-
-/* What stands between quotes in a header. */
-typedef struct {
-    const byte *start;
-    size_t size;
-} Text;
-
-static int is_next(Reader *reader, byte expected) {
-    if (reader->at < reader->end && *reader->at == expected) {
-        reader->at++;
-        return 1;
-    }
-    return 0;
-}
-
-/* A text without escapes and beyond ASCII nothing: nobody need decode it then. */
-static int read_text(Reader *reader, Text *text) {
-    if (!is_next(reader, '"')) {
-        return 0;
-    }
-    text->start = reader->at;
-    while (reader->at < reader->end && *reader->at != '"') {
-        if (*reader->at == '\\' || *reader->at < 0x20 || *reader->at > 0x7E) {
-            return 0;
-        }
-        reader->at++;
-    }
-    text->size = (size_t)(reader->at - text->start);
-    return is_next(reader, '"');
-}
-
-static int is_named(Text name, const char *expected) {
-    return name.size == strlen(expected) && memcmp(name.start, expected, name.size) == 0;
-}
-
-/* Digits and nothing else, without a zero before others. */
-static int number_of(Text text, int64_t most, int64_t *number) {
-    if (text.size == 0 || text.size > NUMBER_DIGITS_MAX ||
-        (text.size > 1 && text.start[0] == '0')) {
-        return 0;
-    }
-    *number = 0;
-    for (size_t n = 0; n < text.size; n++) {
-        if (text.start[n] < '0' || text.start[n] > '9') {
-            return 0;
-        }
-        *number = *number * 10 + (text.start[n] - '0');
-    }
-    return *number <= most;
-}
-
-/* A 32-bit number without quotes. */
-static int read_number(Reader *reader, int64_t *number) {
-    Text text = {reader->at, 0};
-    while (reader->at < reader->end && *reader->at >= '0' && *reader->at <= '9') {
-        reader->at++;
-    }
-    text.size = (size_t)(reader->at - text.start);
-    return number_of(text, INT32_MAX, number);
-}
 
 typedef struct {
     int64_t code, flag, opaque, version, broker_id, next_offset, min_offset, max_offset;
@@ -121,16 +56,16 @@ static int read_member(Reader *reader, Header *header) {
         return 0;
     }
     if (is_named(name, "code")) {
-        return read_number(reader, &header->code);
+        return read_plain_number(reader, &header->code);
     }
     if (is_named(name, "flag")) {
-        return read_number(reader, &header->flag);
+        return read_plain_number(reader, &header->flag);
     }
     if (is_named(name, "opaque")) {
-        return read_number(reader, &header->opaque);
+        return read_plain_number(reader, &header->opaque);
     }
     if (is_named(name, "version")) {
-        return read_number(reader, &header->version);
+        return read_plain_number(reader, &header->version);
     }
     if (is_named(name, "extFields")) {
         return read_fields(reader, header);
@@ -187,24 +122,20 @@ static PyObject *read_pull(PyObject *Py_UNUSED(module), PyObject *const *args, P
         return NULL;
     }
     PyObject *found = NULL;
-    int64_t left = view.len - start;
-    if (left >= 8) {
-        const byte *frame = (const byte *)view.buf + start;
-        int64_t length = get_i32(frame);
-        int64_t header_bytes = get_u32(frame + 4); /* the first byte is the kind: 0 is JSON */
-        if (length <= bytes_max - 4 && 4 + length <= left && 4 + header_bytes <= length) {
-            Header header = {-1, -1, -1, -1, -1, -1, -1, -1, 0};
-            const byte *body = frame + 8 + header_bytes, *end = frame + 4 + length;
-            Reader reader = {frame + 8, body};
-            int64_t records = read_header(&reader, &header) ? count_records(body, end) : 0;
-            if (records > 0) {
-                found = Py_BuildValue(
-                    "LLLLLLLLy#", (long long)(start + 4 + length), (long long)header.opaque,
-                    (long long)header.broker_id, (long long)header.next_offset,
-                    (long long)header.min_offset, (long long)header.max_offset,
-                    (long long)get_i64(body + QUEUE_OFFSET_AT), (long long)records,
-                    (const char *)body, (Py_ssize_t)(end - body));
-            }
+    const byte *data = view.buf;
+    Reader reader;
+    const byte *end =
+        start < view.len ? whole_frame(data + start, view.len - start, bytes_max, &reader) : NULL;
+    if (end != NULL) {
+        Header header = {-1, -1, -1, -1, -1, -1, -1, -1, 0};
+        const byte *body = reader.end;
+        int64_t records = read_header(&reader, &header) ? count_records(body, end) : 0;
+        if (records > 0) {
+            found = Py_BuildValue("LLLLLLLLy#", (long long)(end - data), (long long)header.opaque,
+                                  (long long)header.broker_id, (long long)header.next_offset,
+                                  (long long)header.min_offset, (long long)header.max_offset,
+                                  (long long)get_i64(body + QUEUE_OFFSET_AT), (long long)records,
+                                  (const char *)body, (Py_ssize_t)(end - body));
         }
     }
     PyBuffer_Release(&view);

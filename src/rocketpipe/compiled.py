@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar, cast
 
 from rocketpipe.message import StoredMessage
 
-_VERSION = 5  # what is built from other sources is not used: its functions may be others
+_VERSION = 6  # what is built from other sources is not used: its functions may be others
 
 # Of a column: how many rows are null, and where in a block the buffers of its Arrow array begin and
 # how many bytes they have: first that which tells what is null.
@@ -19,6 +19,15 @@ Buffers = tuple[int, tuple[int, int], *tuple[tuple[int, int], ...]]
 Block = TypeVar("Block")
 Frame = tuple[int, int, dict[str, str], bytes, str | None, int, int, str | None, int]
 Pull = tuple[int, int, int, int, int, int, int, int, bytes]
+# Of a request to pull: where its frame ends, code and opaque, and the header's fields as
+# `broker.pull_checks.Pull` has them.
+PullFields = tuple[str, str, int, int, int, int, int, int, int, int | None, str | None, str | None]
+PlainPull = tuple[int, int, int, PullFields]
+# Of a send: where its frame ends, opaque, topic, queue, flag of the message, its system flag, when
+# it was born, how often it was consumed, its id, properties and body.
+PlainSend = tuple[int, int, str, int, int, int, int, int, str, bytes, bytes]
+# Of an answer to one: opaque, offset in the log, queue, offset there, and the message's id.
+SentRow = tuple[int, int, int, int, str]
 
 
 class Compiled(Protocol):
@@ -31,6 +40,25 @@ class Compiled(Protocol):
     def read_pull(
         self, data: bytes | bytearray, start: int, frame_bytes_max: int, /
     ) -> Pull | None: ...
+
+    def read_pull_request(
+        self, data: bytes | bytearray, start: int, frame_bytes_max: int, /
+    ) -> PlainPull | None: ...
+
+    def read_sends(
+        self,
+        data: bytes | bytearray,
+        start: int,
+        frame_bytes_max: int,
+        most: int,
+        words: tuple[bytes, ...],
+        suffix: bytes,
+        /,
+    ) -> list[PlainSend]: ...
+
+    def write_sent(
+        self, rows: list[SentRow], first: bytes, second: bytes, third: bytes, fourth: bytes, /
+    ) -> bytes: ...
 
     def write_frame(
         self,

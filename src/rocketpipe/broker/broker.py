@@ -39,12 +39,12 @@ from rocketpipe.clock import Clock, SystemClock
 from rocketpipe.codes import RequestCode
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.remoting.address import Address
-from rocketpipe.remoting.connection import Connection
+from rocketpipe.remoting.connection import Connection, TakesPlain
 from rocketpipe.remoting.dispatch import Handler, Outcome, dispatch_by_code
 from rocketpipe.remoting.network import AsyncioNetwork, Network
 from rocketpipe.remoting.server import Server
 from rocketpipe.remoting.tls import ServerTls
-from rocketpipe.wire.frame import RemotingCommand
+from rocketpipe.wire.frame import FrameDecoder, RemotingCommand
 from rocketpipe.wire.message_id import UniqueIdGenerator
 
 if TYPE_CHECKING:
@@ -151,6 +151,8 @@ class Broker:
         self.transactions: Transactions
         self.registration: Registration
         self.slave_sync: SlaveSync  # of a slave
+        self.plain_sends: TakesPlain | None = None  # since the first send
+        self.plain_pulls: TakesPlain | None = None  # since the first pull
         self._dispatch: Handler = _not_yet
         self._dispatch_vip: Handler = _not_yet
         self._servers: list[Server] = []
@@ -248,9 +250,13 @@ class Broker:
                     handle,
                     on_lost=self._lost,
                     holds_answer=self._fault_layer.holds,
+                    takes_plain=takes_plain,
                     tls=self._tls,
                 )
-                for handle in (self._handle, self._handle_vip)
+                for handle, takes_plain in (
+                    (self._handle, self._take_plain),
+                    (self._handle_vip, self._take_plain_sends),
+                )
             ]
             self.address = await main.listen(Address(host, port))
             try:
@@ -359,6 +365,15 @@ class Broker:
         self, connection: Connection, request: RemotingCommand
     ) -> Outcome | Awaitable[Outcome]:
         return self._dispatch_vip(connection, request)
+
+    def _take_plain(self, connection: Connection, decoder: FrameDecoder, most: int) -> int:
+        taken = self._take_plain_sends(connection, decoder, most)
+        if not taken and self.plain_pulls is not None:
+            taken = self.plain_pulls(connection, decoder, most)
+        return taken
+
+    def _take_plain_sends(self, connection: Connection, decoder: FrameDecoder, most: int) -> int:
+        return self.plain_sends(connection, decoder, most) if self.plain_sends is not None else 0
 
     # In the background.
 

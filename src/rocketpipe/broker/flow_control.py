@@ -78,6 +78,17 @@ class FlowControl:
 
         return guarded
 
+    def may_take(self, quantity: int) -> bool:
+        """Whether so many sends would pass now."""
+        capacity = self._settings.send_thread_pool_queue_capacity
+        return self._may_pass() and not self._queue and self.unanswered + quantity <= capacity
+
+    def took(self, quantity: int) -> None:
+        """So many have passed."""
+        self.unanswered += quantity
+        if self._look_handle is None:
+            self._look_soon()
+
     def close(self) -> None:
         """Refuse who still waits."""
         for handle in (self._timer, self._look_handle):

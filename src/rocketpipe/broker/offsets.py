@@ -57,6 +57,11 @@ class ConsumerOffsets:
     def is_reset(self, group: str, topic: str, queue_id: int) -> bool:
         return queue_id in self._resets.get(f"{topic}@{group}", ())
 
+    @property
+    def has_resets(self) -> bool:
+        """Whether any consumer is to be told of one."""
+        return bool(self._resets)
+
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset a consumer of the group shall go on from, if there is one to be told."""
         if not self._resets:  # nearly always

@@ -140,6 +140,17 @@ class PullChecks:
             raise unsupported_filter(expression_type)
         return Admitted(topic, group, wanted)
 
+    def count_max(self, pull: Pull) -> int:
+        """How many messages it may get."""
+        most = self._settings.max_transfer_count_on_message_in_memory
+        return max(1, min(pull.count_max, most))
+
+    def bytes_max(self, pull: Pull) -> int:
+        """How many bytes of them."""
+        most = self._settings.max_transfer_bytes_on_message_in_memory
+        wanted = pull.bytes_max
+        return wanted if wanted is not None and 0 < wanted < most else most
+
     def _subscription(self, pull: Pull, config: SubscriptionGroupConfig) -> SubscriptionData:
         """What the group's heartbeats say it wants of the topic."""
         group = self._clients.consumers.get(pull.group)

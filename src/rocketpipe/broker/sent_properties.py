@@ -27,6 +27,9 @@ from rocketpipe.wire.properties import (
 _UNIQ_KEY_MARK = f"{UNIQ_KEY}\x01"
 _WAIT_MARK = f"{WAIT}\x01"
 _WAIT_TRUE = f"{WAIT}\x01true\x02"
+# What may ask for a treatment of its own, wherever in the text it stands.
+_WORDS = (DELAY, CLUSTER, TRAN_MSG, TIMER_PREFIX, MSG_REGION, TRACE_ON, POP_CK, INNER_NUM)
+WORDS = tuple(word.encode() for word in _WORDS)
 
 
 class SentProperties(NamedTuple):
@@ -48,6 +51,7 @@ class PropertyTreatment:
             CLUSTER: settings.broker_cluster_name,
         }
         self._suffix = encode_properties(self._added)
+        self.suffix = self._suffix.encode()
         self._next_unique_id = next_unique_id
 
     def treat(self, text: str) -> SentProperties:

@@ -49,6 +49,10 @@ R = TypeVar("R", bound=Reply)
 # Whether an answer is kept back by someone who may send it later, with `Connection.answer_now`.
 HoldsAnswer = Callable[["Connection", RemotingCommand, Outcome], bool]
 
+# Takes requests that came together out of the decoder, at most so many, and tells how many it took.
+# What it leaves, as it leaves all that is not plain, goes to the handler one by one.
+TakesPlain = Callable[["Connection", FrameDecoder, int], int]
+
 _REQUESTS_PER_TURN = 16
 _ANSWER_BYTES_PER_TURN = 24 * 1024
 _refuse_all = dispatch_by_code({})
@@ -97,6 +101,7 @@ class Connection(asyncio.Protocol):
         on_made: "Callable[[Connection], None] | None" = None,
         on_lost: "Callable[[Connection], None] | None" = None,
         holds_answer: "HoldsAnswer | None" = None,
+        takes_plain: "TakesPlain | None" = None,
         credentials: Credentials | None = None,
     ) -> None:
         self.address = str(address) if address else "?"  # of the peer
@@ -106,6 +111,7 @@ class Connection(asyncio.Protocol):
         self._on_made = on_made
         self._on_lost = on_lost
         self._holds_answer = holds_answer
+        self._takes_plain = takes_plain
         self._settings = settings
         # Who was connected to must not let a peer that does not read fill its memory; who
         # connected has to go on reading, or two full ends would wait for each other forever.
@@ -351,11 +357,10 @@ class Connection(asyncio.Protocol):
                     self._unanswered.hear_pull(pull)
                     if self._for_room:
                         self._offer_room()
-                command = self._decoder.next_command()
-                if command is None:
+                count = self._take_next(_REQUESTS_PER_TURN - taken)
+                if not count:
                     break
-                self._take(command)
-                taken += 1
+                taken += count
                 if self._is_server_side and (
                     taken >= _REQUESTS_PER_TURN or self._outbox_bytes >= _ANSWER_BYTES_PER_TURN
                 ):
@@ -372,6 +377,18 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
+
+    def _take_next(self, most: int) -> int:
+        """Take the next command, or plain requests that came together; how many."""
+        if self._takes_plain is not None:
+            taken = self._takes_plain(self, self._decoder, most)
+            if taken:
+                return taken
+        command = self._decoder.next_command()
+        if command is None:
+            return 0
+        self._take(command)
+        return 1
 
     def _stalls(self) -> bool:
         return self._is_server_side and (self._is_choked() or self._next_turn is not None)
@@ -454,6 +471,11 @@ class Connection(asyncio.Protocol):
         waiting_max = 2 * self._settings.write_buffer_bytes_max
         if not self._is_server_side and self._outbox_bytes > waiting_max:
             self.abort(ConnectionLost(self.address, "the peer asks, but reads no answers"))
+
+    def answer_plainly(self, frames: bytes) -> None:
+        """Send answers that are encoded already, whatever holds other answers."""
+        if self.lost is None:
+            self._write(frames)
 
     # The end.
 

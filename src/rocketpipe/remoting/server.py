@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rocketpipe.errors import ConnectionLost
 from rocketpipe.remoting.address import Address
-from rocketpipe.remoting.connection import Connection, HoldsAnswer
+from rocketpipe.remoting.connection import Connection, HoldsAnswer, TakesPlain
 from rocketpipe.remoting.dispatch import Handler
 from rocketpipe.remoting.network import Listener, Network
 from rocketpipe.remoting.settings import RemotingSettings
@@ -25,6 +25,7 @@ class Server:
         *,
         on_lost: Callable[[Connection], None] | None = None,
         holds_answer: HoldsAnswer | None = None,
+        takes_plain: TakesPlain | None = None,
         settings: RemotingSettings | None = None,
         tls: ServerTls | None = None,
     ) -> None:
@@ -34,6 +35,7 @@ class Server:
         self._handler = handler
         self._on_lost = on_lost
         self._holds_answer = holds_answer
+        self._takes_plain = takes_plain
         self._settings = settings or RemotingSettings()
         tls = tls or ServerTls()
         self._tls = server_context(tls.server) if tls.server is not None else None
@@ -71,6 +73,7 @@ class Server:
             on_made=self._welcome,
             on_lost=self._lose,
             holds_answer=self._holds_answer,
+            takes_plain=self._takes_plain,
         )
 
     def _welcome(self, connection: Connection) -> None:

@@ -16,7 +16,7 @@ from enum import IntEnum
 from json.encoder import encode_basestring as quote  # the C version where there is one
 
 from rocketpipe.codes import PROTOCOL_VERSION, LanguageCode, request_name, response_name
-from rocketpipe.compiled import Pull, compiled
+from rocketpipe.compiled import PlainPull, PlainSend, Pull, compiled
 from rocketpipe.errors import InvalidMessage, MalformedFrame
 from rocketpipe.lazy_dataclass import dataclass
 
@@ -165,7 +165,7 @@ class FrameDecoder:
         end = start + 4 + length
         if end > len(data):
             return None
-        self._taken(end)
+        self.take_to(end)
         return bytes(memoryview(data)[start + 4 : end])
 
     def next_command(self) -> RemotingCommand | None:
@@ -174,7 +174,7 @@ class FrameDecoder:
             found = compiled.read_frame(self._data, self._start, self._frame_bytes_max)
             if found is not None:
                 end, code, ext_fields, body, remark, opaque, flag, language, version = found
-                self._taken(end)
+                self.take_to(end)
                 named = _LANGUAGES.get(language, LanguageCode.OTHER)
                 return RemotingCommand(
                     code, ext_fields, body, remark, opaque, flag, named, version, _JSON
@@ -190,10 +190,30 @@ class FrameDecoder:
         pull = compiled.read_pull(self._data, self._start, self._frame_bytes_max)
         if pull is None or pull[1] not in expected:
             return None
-        self._taken(pull[0])
+        self.take_to(pull[0])
         return pull
 
-    def _taken(self, end: int) -> None:
+    def plain_pull(self) -> PlainPull | None:
+        """What `compiled.read_pull_request` tells of the next frame, if that is such a whole one.
+
+        It stays here until somebody takes it: `take_to` where it ends.
+        """
+        if compiled is None or not self._data:
+            return None
+        return compiled.read_pull_request(self._data, self._start, self._frame_bytes_max)
+
+    def plain_sends(self, most: int, words: tuple[bytes, ...], suffix: bytes) -> list[PlainSend]:
+        """What `compiled.read_sends` tells of the next whole frames, while they are plain sends.
+
+        They stay here until somebody takes them: `take_to` where the last of them ends.
+        """
+        if compiled is None or not self._data:
+            return []
+        return compiled.read_sends(
+            self._data, self._start, self._frame_bytes_max, most, words, suffix
+        )
+
+    def take_to(self, end: int) -> None:
         if end < len(self._data):
             self._start = end
         else:  # nothing is kept for a peer that may have no more to say

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from rocketpipe.broker.held_pulls import HeldPull
 from rocketpipe.broker.message_filter import MessageFilter
 from rocketpipe.broker.page_cache import is_in_memory
+from rocketpipe.broker.plain_pulls import PlainPulls
 from rocketpipe.broker.pull_checks import Admitted, Pull, PullChecks, read_pull
 from rocketpipe.broker.store.values import QueueRead, ReadStatus
 from rocketpipe.codes import RequestCode, ResponseCode
@@ -30,6 +31,8 @@ _EMPTY = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 def handlers(broker: "Broker") -> Mapping[int, Handler]:
     processor = PullProcessor(broker)
+    if not broker.access.is_on:  # there each request is to be looked at
+        broker.plain_pulls = PlainPulls(broker, processor.checks).take
     return {
         RequestCode.PULL_MESSAGE: processor.pull,
         RequestCode.LITE_PULL_MESSAGE: processor.pull,
@@ -45,7 +48,7 @@ class PullProcessor:
         self._offsets = broker.offsets
         self._held = broker.held_pulls
         self._rates = broker.rates
-        self._checks = PullChecks(broker.settings, broker.topics, broker.groups, broker.clients)
+        self.checks = PullChecks(broker.settings, broker.topics, broker.groups, broker.clients)
         broker.held_pulls.resume = self._resume
         broker.store.on_arrival.append(broker.held_pulls.arrived)
 
@@ -64,20 +67,16 @@ class PullProcessor:
     def _pull(
         self, connection: Connection, request: RemotingCommand, pull: Pull, *, may_hold: bool
     ) -> RemotingCommand | None:
-        settings = self._settings
-        admitted = self._checks.admit(pull, request.code, connection.address)
+        admitted = self.checks.admit(pull, request.code, connection.address)
         reset = self._offsets.take_reset(pull.group, pull.topic, pull.queue_id)
         if reset is not None:
             return self._answer_reset(request, pull, admitted, reset)
-        bytes_max = settings.max_transfer_bytes_on_message_in_memory
-        if pull.bytes_max is not None and 0 < pull.bytes_max < bytes_max:
-            bytes_max = pull.bytes_max
         read = self._store.read(
             pull.topic,
             pull.queue_id,
             pull.offset,
-            count_max=max(1, min(pull.count_max, settings.max_transfer_count_on_message_in_memory)),
-            bytes_max=bytes_max,
+            count_max=self.checks.count_max(pull),
+            bytes_max=self.checks.bytes_max(pull),
             accepts=admitted.filter.accepts,
             matches=admitted.filter.matches,
         )

@@ -59,11 +59,11 @@ class ReplyProcessor(SendProcessor):
         try:
             _, queue_id = self._admit(connection, reply)
         except Refusal as refusal:
-            refusal.ext_fields = self._base_fields
+            refusal.ext_fields = self.answer_fields
             raise
-        properties = {**decode_properties(reply.properties), **self._base_fields}
+        properties = {**decode_properties(reply.properties), **self.answer_fields}
         failure = await self._push(connection, request, reply, properties)
-        fields = dict(self._base_fields)
+        fields = dict(self.answer_fields)
         if failure is None:
             fields |= {"msgId": "0", "queueId": str(queue_id), "queueOffset": "0"}
         if self._settings.store_reply_message_enable:

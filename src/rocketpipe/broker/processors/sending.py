@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rocketpipe.broker.checks import no_such_group
 from rocketpipe.broker.hosts import packed_host
 from rocketpipe.broker.names import RETRY_PREFIX, TIMER_TOPIC, TOPIC_CHARACTERS_MAX, dlq_topic
+from rocketpipe.broker.plain_sends import PlainSends
 from rocketpipe.broker.putting import CODES, Stored
 from rocketpipe.broker.store.values import MessageDraft, PutResult, PutStatus
 from rocketpipe.broker.waiting import CanNotWait, timer_remark
@@ -44,6 +45,8 @@ def handlers(broker: "Broker") -> Mapping[int, Handler]:
     processor = SendProcessor(broker)
     send_v1 = broker.flow_control.guard(processor.send_v1)
     send_v2 = broker.flow_control.guard(processor.send_v2)
+    if not broker.access.is_on:  # there each request is to be looked at
+        broker.plain_sends = PlainSends(broker, processor.answer, processor.answer_fields).take
     return {
         RequestCode.SEND_MESSAGE: send_v1,
         RequestCode.SEND_MESSAGE_V2: send_v2,
@@ -129,7 +132,7 @@ class SendProcessor:
         self._dice = broker.dice
         self._message_id_prefix = broker.store_host.hex().upper()
         # What every answer of a send that got as far as the checks carries.
-        self._base_fields = {
+        self.answer_fields = {
             MSG_REGION: broker.settings.region_id,
             TRACE_ON: write_bool(broker.settings.trace_on),
         }
@@ -150,7 +153,7 @@ class SendProcessor:
             else:
                 self._put(connection, request, send, config, queue_id)
         except Refusal as refusal:
-            refusal.ext_fields = self._base_fields
+            refusal.ext_fields = self.answer_fields
             raise
 
     def _admit(self, connection: Connection, send: Send) -> tuple[TopicConfig, int]:
@@ -326,6 +329,19 @@ class SendProcessor:
         code: ResponseCode,
     ) -> None:
         self._flow_control.unanswered -= 1
+        self.answer(connection, request, queue_id, unique_id, recall_handle, result, code)
+
+    def answer(
+        self,
+        connection: Connection,
+        request: RemotingCommand,
+        queue_id: int,
+        unique_id: str | None,
+        recall_handle: str | None,
+        result: PutResult,
+        code: ResponseCode,
+    ) -> None:
+        """Tell who sent a message what became of it."""
         if not self._topics.saved.is_saved:
             # A topic that was created for this message must outlive us as the message does.
             args = (connection, request, queue_id, unique_id, recall_handle, result, code)
@@ -345,13 +361,13 @@ class SendProcessor:
     ) -> None:
         if not result.is_stored:
             remark = self._remark(result)
-            connection.answer(request, request.answer(code, remark, self._base_fields))
+            connection.answer(request, request.answer(code, remark, self.answer_fields))
             return
         fields = {
             "msgId": offset_message_ids(self._message_id_prefix, result.physical_offsets),
             "queueId": str(queue_id),
             "queueOffset": str(result.queue_offset),
-            **self._base_fields,
+            **self.answer_fields,
         }
         if unique_id:
             fields["transactionId"] = unique_id

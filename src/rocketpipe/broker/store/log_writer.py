@@ -108,6 +108,24 @@ class LogWriter:
         self.next_offset += result.size
         self._pending_bytes += result.size
 
+    def add_many(
+        self, records: list[bytes], placed: list[Placed], result: PutResult, done: Done
+    ) -> None:
+        """Add records of one caller, each with its place: they fit into `room_left`."""
+        start = self.make_room(result.size)
+        assert start == result.physical_offsets[0]
+        assert self._run is not None
+        self._run.records += records
+        self._run.placed += placed
+        self._run.callers.append((result, done, True))
+        self.next_offset += result.size
+        self._pending_bytes += result.size
+
+    @property
+    def room_left(self) -> int:
+        """How many bytes of records the segment still takes."""
+        return self._segment_end - FILLER_BYTES - self.next_offset
+
     @property
     def is_full(self) -> bool:
         """Whether as much waits to be written as there may be."""

@@ -3,14 +3,13 @@
 import asyncio
 import logging
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from rocketpipe.broker.store.commit_log import CommitLog
-from rocketpipe.broker.store.consume_queue import ENTRY
+from rocketpipe.broker.store.consume_queue import ENTRY, ConsumeQueue
 from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
 from rocketpipe.broker.store.indexes import ArrivalListener, Indexes, Placed
@@ -33,11 +32,16 @@ from rocketpipe.broker.store.values import (
     ReadStatus,
 )
 from rocketpipe.clock import Clock
+from rocketpipe.compiled import PlainSend, SentRow, compiled
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
 from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.record import record_properties
+from rocketpipe.wire.sys_flag import TRANSACTION_MASK
 
 _log = logging.getLogger(__name__)
+
+# Is told what became of plain sends, a row for each.
+Stored = Callable[[list[SentRow], PutResult], None]
 
 
 @dataclass(slots=True)
@@ -248,6 +252,64 @@ class MessageStore:
         result = PutResult(PutStatus.PUT_OK, offsets, first_offset, now_ms, size)
         writer.add(records, placed, result, done, waits=message.wait_store_ok)
 
+    def put_plain(
+        self, sends: Sequence[PlainSend], born_host: bytes, store_host: bytes, stored: Stored
+    ) -> int:
+        """Store the first of these messages, as far as nothing is unusual; how many that were.
+
+        For those that `put` is to be asked instead. `stored` is called as its `done` is.
+        """
+        writer, housekeeping = self._writer, self._housekeeping
+        if compiled is None or writer is None or housekeeping is None or self._deleting:
+            return 0
+        if writer.failure or housekeeping.trouble or writer.is_full or writer.is_stuck:
+            return 0
+        body_bytes_max, queues = self.settings.message_bytes_max, self._queues
+        now_ms = max(self._clock.wall_ms(), self._newest_ms)
+        place = start = writer.next_offset
+        end = start + writer.room_left
+        records: list[bytes] = []
+        placed: list[Placed] = []
+        rows: list[SentRow] = []
+        for _, opaque, topic, queue_id, flag, sys_flag, born_ms, times, key, texts, body in sends:
+            queue = queues.get((topic, queue_id))
+            if queue is None or len(body) > body_bytes_max or sys_flag & TRANSACTION_MASK:
+                break
+            offset = queue.next_offset
+            found = compiled.lay_out(
+                body,
+                texts,
+                flag,
+                queue.topic_bytes,
+                queue_id,
+                offset,
+                1,
+                place,
+                sys_flag,
+                born_ms,
+                born_host,
+                now_ms,
+                store_host,
+                times,
+                0,
+            )
+            if found is None:
+                break
+            record, _, entries, keyed = found
+            size = len(record)
+            if place + size > end:
+                break
+            queue.next_offset = offset + 1
+            records.append(record)
+            placed.append(Placed(queue, offset, size, now_ms, entries, keyed))
+            rows.append((opaque, place, queue_id, offset, key))
+            place += size
+        if rows:
+            self._newest_ms = now_ms
+            result = PutResult(PutStatus.PUT_OK, (start,), rows[0][3], now_ms, place - start)
+            writer.add_many(records, placed, result, partial(stored, rows))
+        return len(rows)
+
     def _refuse(self, done: Done, status: PutStatus, reason: str) -> None:
         self.stats.puts_refused += 1
         done(PutResult(status, reason=reason))
@@ -268,10 +330,11 @@ class MessageStore:
                 placed.queue.next_offset = placed.queue.max_offset
 
     def _announce(self, written: Iterable[Placed]) -> None:
-        for queue, placed in groupby(written, itemgetter(0)):
-            if queue is None:
-                continue
-            arrivals = list(placed)
+        of_queues: dict[ConsumeQueue, list[Placed]] = {}
+        for placed in written:
+            if placed.queue is not None:
+                of_queues.setdefault(placed.queue, []).append(placed)
+        for queue, arrivals in of_queues.items():
             for listener in self.on_arrival:
                 try:
                     listener(queue.topic, queue.queue_id, arrivals)
@@ -286,6 +349,11 @@ class MessageStore:
                 _log.exception("a listener failed")
 
     # Reading
+
+    def has(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a queue has a message at that offset."""
+        queue = self._queues.get((topic, queue_id))
+        return queue is not None and queue.min_offset <= offset < queue.max_offset
 
     def read(
         self,
