@@ -150,7 +150,7 @@ class FillableDisk:
 class _FillableFile:
     def __init__(self, file: File, faults: Faults) -> None:
         self._faults = faults
-        self._write_at = file.write_at
+        self._file = file
         # Only writing differs, and reading is to cost nothing.
         self.size = file.size
         self.read_at = file.read_at
@@ -159,6 +159,13 @@ class _FillableFile:
         self.close = file.close
 
     def write_at(self, offset: int, data: bytes | bytearray) -> None:
+        self._check_for_room()
+        self._file.write_at(offset, data)
+
+    async def write_aside(self, offset: int, data: bytes) -> None:
+        self._check_for_room()
+        await self._file.write_aside(offset, data)
+
+    def _check_for_room(self) -> None:
         if self._faults and self._faults.is_now(FaultKind.FILL_DISK):
             raise OSError(errno.ENOSPC, "no space left on the disk, by a fault")
-        self._write_at(offset, data)

@@ -20,6 +20,7 @@ from rocketpipe.broker.store.disk import DiskUsage
 
 _PAGE_BYTES = 4096
 _SECTOR_BYTES = 512
+_LOOK_INTERVAL = 0.01  # how often a write looks whether the disk is stuck still
 
 
 class Killed(SystemExit):
@@ -289,6 +290,11 @@ class _SimulatedFile:
     def write_at(self, offset: int, data: bytes | bytearray) -> None:
         self._check()
         self._disk._write(self._content, offset, bytes(data))
+
+    async def write_aside(self, offset: int, data: bytes) -> None:
+        while self._disk.is_stuck:  # noqa: ASYNC110 -- a plain attribute, which a test sets
+            await asyncio.sleep(_LOOK_INTERVAL)
+        self.write_at(offset, data)
 
     def truncate(self, size: int) -> None:
         self._check()

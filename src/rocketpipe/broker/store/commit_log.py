@@ -7,6 +7,8 @@ taking room, to where the next begins. A file that is shorter than that, or miss
 
 import asyncio
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -68,15 +70,27 @@ class CommitLog:
     def write(self, data: bytes) -> None:
         """Append bytes that fit the segment. Handed to the kernel, but not safe from power loss.
 
-        After an OSError the log is as it was before.
+        After an OSError the log is as it was before. BlockingIOError says that it would have to
+        wait: see `write_aside`.
         """
+        with self._appended(len(data)) as (file, offset):
+            file.write_at(offset, data)
+
+    async def write_aside(self, data: bytes) -> None:
+        """As `write`, but all else goes on while this waits for the disk."""
+        with self._appended(len(data)) as (file, offset):
+            await file.write_aside(offset, data)
+
+    @contextmanager
+    def _appended(self, size: int) -> Iterator[tuple[File, int]]:
+        """Where so many bytes are to be written; the log ends behind them if they were."""
         if self._last is None or self.max_offset >= self._last_start + self._segment_bytes:
             self._add_segment(self.max_offset)
         assert self._last is not None
         if not self._is_tail_clean:
             self._cut_tail()
         try:
-            self._last.write_at(self.max_offset - self._last_start, data)
+            yield self._last, self.max_offset - self._last_start
         except BlockingIOError:
             raise
         except OSError:
@@ -88,14 +102,28 @@ class CommitLog:
             except OSError:
                 pass  # tried again before anything else is written
             raise
-        self.max_offset += len(data)
+        self.max_offset += size
 
     def close_segment(self) -> None:
         """Write the filler, and leave the rest of the segment as zeros that take no room."""
+        with self._closed_segment() as filler:
+            if filler:
+                self.write(filler)
+
+    async def close_segment_aside(self) -> None:
+        """As `close_segment`, but all else goes on while this waits for the disk."""
+        with self._closed_segment() as filler:
+            if filler:
+                await self.write_aside(filler)
+
+    @contextmanager
+    def _closed_segment(self) -> Iterator[bytes]:
+        """The filler to write, if there is room for one; behind it the segment is closed."""
         start, end = self.max_offset, self._last_start + self._segment_bytes
         if start >= end:
-            return  # it is full to the last byte
-        self.write(encode_blank(end - start))
+            yield b""  # it is full to the last byte
+            return
+        yield encode_blank(end - start)
         try:
             self.stretch(end)
         except OSError:

@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -31,9 +32,12 @@ class File(Protocol):
     def write_at(self, offset: int, data: bytes | bytearray) -> None:
         """Hand all of it to the kernel.
 
-        BlockingIOError says that nothing was written yet, and to try again later. After any other
-        OSError any part of it may have been written.
+        BlockingIOError says that this would have to wait, and that nothing was written. After any
+        other OSError any part of it may have been written.
         """
+
+    async def write_aside(self, offset: int, data: bytes) -> None:
+        """The same, while all else goes on. What is done to the file next waits for it."""
 
     def truncate(self, size: int) -> None:
         """Cut the file there, or lengthen it with zeros that take no room."""
@@ -81,7 +85,7 @@ class Disk(Protocol):
 
 
 class RealDisk:
-    """The disk of this machine. Only syncing goes to another thread: all else is quick."""
+    """The disk of this machine. Another thread syncs, and makes the writes that are slow."""
 
     def open(self, path: Path, *, create: bool = False) -> File:
         return _RealFile(_open(path, os.O_RDWR | (os.O_CREAT if create else 0)))
@@ -132,6 +136,7 @@ class RealDisk:
 class _RealFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._aside: threading.Event | None = None  # what is written by another thread is there
 
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
@@ -150,14 +155,33 @@ class _RealFile:
         while written < len(data):  # a disk that fills up takes a part, and then says why
             written += os.pwrite(self._descriptor, data[written:], offset + written)
 
+    async def write_aside(self, offset: int, data: bytes) -> None:
+        written = self._aside = threading.Event()
+
+        def work() -> None:
+            try:
+                self.write_at(offset, data)
+            finally:
+                written.set()
+
+        # Shielded, as it goes on when nobody waits for it any more.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))
+
     def truncate(self, size: int) -> None:
+        self._wait_for_aside()
         os.ftruncate(self._descriptor, size)
 
     async def sync(self) -> None:
         await _sync(self._descriptor, _sync_data)
 
     def close(self) -> None:
+        self._wait_for_aside()
         os.close(self._descriptor)
+
+    def _wait_for_aside(self) -> None:
+        # Else it might write what was cut again, or into a folder that somebody else has by then.
+        if self._aside is not None:
+            self._aside.wait()
 
 
 class _RealLock:

@@ -1,7 +1,8 @@
 """Puts records into the log: those of one turn of the loop in one write, many in one fsync.
 
 What is appended waits until the loop comes round, and leaves in one call. Then it is in the hands
-of the kernel, survives the death of this process, and can be read. With sync flush its callers
+of the kernel, survives the death of this process, and can be read. A kernel with too much in hand
+lets us wait: then another thread does, until the disk is quick again. With sync flush its callers
 hear of it after an fsync that began later; while one runs, those who come wait for the next, which
 serves them all.
 """
@@ -21,7 +22,7 @@ from rocketpipe.clock import Clock
 _log = logging.getLogger(__name__)
 
 FILLER_BYTES = 8
-_STUCK_RETRY_AFTER = 0.01
+_SLOW_SECONDS = 0.01  # a write that takes as long has others made by another thread
 PENDING_BYTES_MAX = 64 * 1024 * 1024  # of records that a stuck disk lets wait
 
 
@@ -72,12 +73,12 @@ class LogWriter:
         self._waiters: deque[_Waiter] = deque()
         self._timeout_handle: asyncio.TimerHandle | None = None
         self._sync_task: asyncio.Task[None] | None = None
+        self._aside: asyncio.Task[None] | None = None  # writes while the disk is slow
+        self._is_slow = False
         self._run: _Run | None = None  # the newest of them, while it takes more
         self.next_offset = 0
         """Where the next record goes, unless `make_room` says otherwise."""
         self._segment_end = 0
-        self.is_stuck = False
-        """Whether the disk lets us wait."""
         self.failure: str | None = None
         """Why nothing can be written any more."""
         self.start_over()
@@ -128,8 +129,12 @@ class LogWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether as much waits to be written as there may be."""
-        return self._pending_bytes >= PENDING_BYTES_MAX
+        """Whether as much waits for the disk as there may be, or has waited for too long."""
+        if self._pending_bytes >= PENDING_BYTES_MAX:
+            return True
+        # A long turn of the loop is no slow disk.
+        waits = self._aside is not None
+        return waits and self.busy_seconds() > self._settings.os_page_cache_busy_timeout
 
     def busy_seconds(self) -> float:
         """How long the oldest record has waited to be written."""
@@ -138,34 +143,58 @@ class LogWriter:
     # Writing
 
     def write_now(self) -> None:
-        """Write what was added, without waiting for the loop; what is stuck stays."""
+        """Write what was added, without waiting for the loop; but not while the disk is slow."""
         if self._write_handle is not None:
             self._write_handle.cancel()
             self._write_out()
 
     def _write_out(self) -> None:
         self._write_handle = None
-        self.is_stuck = False
-        while self._runs:
-            run = self._runs[0]
-            self._run = None  # also that of a put by one of those who are told below
+        while self._runs and not self._is_slow:
+            began, run = self._clock.monotonic(), self._next_run()
             try:
                 if run.is_new_segment:
                     self._log.close_segment()
                     run.is_new_segment = False
                 self._log.write(b"".join(run.records))
             except BlockingIOError:
-                self.is_stuck = True
-                self._run = self._runs[-1]
-                self._write_handle = self._loop.call_later(_STUCK_RETRY_AFTER, self._write_out)
-                return
+                self._is_slow = True
             except OSError as error:
                 self._refuse_pending(f"the log can't be written: {error}")
-                return
-            self._runs.popleft()
-            self._pending_bytes -= sum(map(len, run.records))
-            self._written(run.placed)
-            self._tell(run)
+            else:
+                self._took_next(began)
+        if self._runs and self._aside is None:
+            self._aside = self._loop.create_task(self._write_aside())
+
+    async def _write_aside(self) -> None:
+        while self._runs and self._is_slow:
+            began, run = self._clock.monotonic(), self._next_run()
+            try:
+                if run.is_new_segment:
+                    await self._log.close_segment_aside()
+                    run.is_new_segment = False
+                await self._log.write_aside(b"".join(run.records))
+            except OSError as error:
+                self._refuse_pending(f"the log can't be written: {error}")
+            else:
+                self._took_next(began)
+        self._aside = None
+        self._write_out()
+
+    def _next_run(self) -> _Run:
+        """The oldest run, which takes no more records."""
+        run = self._runs[0]
+        if run is self._run:
+            self._run = None
+        return run
+
+    def _took_next(self, began: float) -> None:
+        """Tell of the oldest run, which is written since just now."""
+        self._is_slow = self._clock.monotonic() - began >= _SLOW_SECONDS
+        run = self._runs.popleft()
+        self._pending_bytes -= sum(map(len, run.records))
+        self._written(run.placed)
+        self._tell(run)
 
     def _tell(self, run: _Run) -> None:
         deadline = None
@@ -250,10 +279,16 @@ class LogWriter:
     # The end
 
     async def close(self) -> None:
-        """Write and sync what was put; what the disk won't take is refused."""
+        """Write and sync what was put; what the disk won't take soon is refused."""
         self.write_now()
+        if self._aside is not None:
+            timeout = self._settings.os_page_cache_busy_timeout
+            await asyncio.wait([self._aside], timeout=timeout)
         if self._runs:
+            if self._aside is not None:
+                self._aside.cancel()
             self._refuse_pending("the store is closing")
+            self._log.truncate(self._log.max_offset)  # what is written by now all the same
         try:
             await self.sync()
         finally:
@@ -264,8 +299,9 @@ class LogWriter:
         for handle in (self._write_handle, self._timeout_handle):
             if handle is not None:
                 handle.cancel()
-        if self._sync_task is not None:
-            self._sync_task.cancel()
+        for task in (self._sync_task, self._aside):
+            if task is not None:
+                task.cancel()
 
 
 def _call(done: Done, result: PutResult) -> None:

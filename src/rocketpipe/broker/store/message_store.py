@@ -207,9 +207,7 @@ class MessageStore:
             self._refuse(done, PutStatus.SERVICE_NOT_AVAILABLE, self.refusal or "")
             return
         settings = self.settings
-        if writer.is_full or (
-            writer.is_stuck and writer.busy_seconds() > settings.os_page_cache_busy_timeout
-        ):
+        if writer.is_full:
             self._refuse(done, PutStatus.OS_PAGE_CACHE_BUSY, "the disk takes too long")
             return
         if topic in self._deleting:
@@ -262,7 +260,7 @@ class MessageStore:
         writer, housekeeping = self._writer, self._housekeeping
         if compiled is None or writer is None or housekeeping is None or self._deleting:
             return 0
-        if writer.failure or housekeeping.trouble or writer.is_full or writer.is_stuck:
+        if writer.failure or housekeeping.trouble or writer.is_full:
             return 0
         body_bytes_max, queues = self.settings.message_bytes_max, self._queues
         now_ms = max(self._clock.wall_ms(), self._newest_ms)
