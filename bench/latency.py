@@ -7,6 +7,7 @@ this process.
 """
 
 import asyncio
+import random
 import sys
 import time
 from collections.abc import Iterator
@@ -55,10 +56,15 @@ class Load:
             self._latencies.setdefault(number, now - sent_at)
 
     def pauses(self) -> Iterator[tuple[int, float]]:
-        """Each message's number, and how long to wait before it is sent."""
-        began = time.perf_counter()
+        """Each message's number, and how long to wait before it is sent.
+
+        The broker looks for new messages about once a millisecond: sends that come in step with
+        that would all wait equally long.
+        """
+        began, dice = time.perf_counter(), random.Random(1)
         for number in range(self._total):
-            yield number, max(0.0, began + number / self._rate - time.perf_counter())
+            due = began + (number + dice.random()) / self._rate
+            yield number, max(0.0, due - time.perf_counter())
 
     def is_missing_some(self) -> bool:
         return len(self._latencies) < self._total

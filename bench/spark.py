@@ -37,7 +37,7 @@ from rocketpipe.spark.jobs.session import ARROW_ENVIRONMENT
 MESSAGES = 2_000_000
 QUEUES = 4
 BODY_BYTES = 200
-BATCHES = 5  # of the stream
+BATCHES = 3  # of the stream: each costs Spark about 0.2 s, however large it is
 SETTLE_SECONDS_MAX = 30.0
 FILLED = "filled"  # the topic that is read,
 HALF = "filled-half"  # and one with half as many messages

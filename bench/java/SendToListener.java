@@ -1,5 +1,6 @@
 import java.nio.ByteBuffer;
 import java.util.Arrays;
+import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicLongArray;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -43,8 +44,10 @@ public class SendToListener {
         }
 
         long began = System.nanoTime();
+        Random dice = new Random(1); // as the sends of the twin, out of step with the broker
         for (int number = 0; number < all; number++) {
-            long pause = began + number * 1_000_000_000L / rate - System.nanoTime();
+            long due = began + (long) ((number + dice.nextDouble()) * 1e9 / rate);
+            long pause = due - System.nanoTime();
             if (pause > 0) Thread.sleep(pause / 1_000_000, (int) (pause % 1_000_000));
             producer.send(new Message(args[1], body(number)));
         }

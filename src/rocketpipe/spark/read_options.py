@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from rocketpipe.client.consumer.settings import PullConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Expression, Sql92, subscription
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.message import MessageQueue
@@ -106,7 +107,7 @@ class ReadOptions:
             drop_repeats=parser.flag("dropRepeats", False),
             batch_bytes=parser.count("batchBytes", 4 << 20, maximum=1 << 30),
             pull_batch_size=parser.count("pullBatchSize", 1024),
-            pulls_in_flight=parser.count("pullsInFlight", 8),
+            pulls_in_flight=parser.count("pullsInFlight", PullConsumerSettings.pulls_in_flight_max),
             pull_timeout=parser.seconds("pullTimeout", 60.0),
             retries=parser.count("retries", 5, minimum=0),
             offsets_interval=parser.seconds("offsetsInterval", 0.2),

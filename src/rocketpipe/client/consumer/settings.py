@@ -105,7 +105,7 @@ class PullConsumerSettings(ConsumerSettings):
     skip_gaps: bool = False
     """Whether to go on where a queue goes on, when messages that were to be read are gone; else
     that is an OffsetGap."""
-    pulls_in_flight_max: int = 8
+    pulls_in_flight_max: int = 32
     """How many pulls `pull_range` keeps on their way at once."""
 
     def __post_init__(self) -> None:
