@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rocketpipe.broker.faults import CONTROL_FAULTS
+from rocketpipe.broker.faults import CONTROL_FAULTS, FaultKind
 from rocketpipe.codes import RequestCode
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.batch import BatchMember, encode_batch
@@ -46,6 +46,19 @@ UNKNOWN_CODES = (-1, 0, 1, 9999, 32767, CONTROL_FAULTS, 0x7FFFFFFF, -0x80000000)
 CODES: Sequence[int] = (*RequestCode, *UNKNOWN_CODES)
 
 _TOPIC, _GROUP, _CLIENT = "orders", "readers", "10.0.0.7@1"
+# As another process orders it where that is allowed; all that a fault can have is in it.
+FAULT = {
+    "kind": "refuse",
+    "code": [RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE],
+    "topic": _TOPIC,
+    "times": 3,
+    "seconds": 5.0,
+    "delay": [0.1, 0.5],
+    "response_code": 2,
+    "remark": "no",
+    "id": 1,
+    "hits": 0,
+}
 _QUEUE = MessageQueue(_TOPIC, "broker-a", 0)
 _PLACE = "0A00000100002A9F0000000000000000"  # of the first message of the log
 
@@ -162,7 +175,7 @@ def _bodies() -> dict[int, bytes]:
         RequestCode.REGISTER_TOPIC_IN_NAMESRV: TopicRouteData(
             broker_datas=(broker,), queue_datas=(queues,)
         ),
-        CONTROL_FAULTS: b'{"do": "add"}',
+        CONTROL_FAULTS: json.dumps({"add": FAULT}).encode(),
     }
     return {code: b if isinstance(b, bytes) else b.encode() for code, b in bodies.items()}
 
@@ -208,6 +221,15 @@ class GarbageMaker:
         if dice.random() < 0.1:
             data, needs_answer = self._broken_frame(data), False
         return Garbage(data, opaque, needs_answer)
+
+    def fault_order(self) -> bytes:
+        """An order that a broker's control of faults may have to obey, or that is a little off."""
+        dice = self._dice
+        chosen = {name: value for name, value in FAULT.items() if dice.random() < 0.5}
+        order: object = {"add": {**chosen, "kind": dice.choice(list(FaultKind))}}
+        for _ in range(dice.choice([0, 1, 1, 2])):
+            order = self._break_somewhere(order)
+        return json.dumps(order).encode()
 
     def _break_field(self, command: RemotingCommand) -> None:
         dice, fields = self._dice, command.ext_fields

@@ -6,6 +6,7 @@ Only the decisions: a fault is for this request, or it is not. `fault_layer` doe
 import json
 import math
 import random
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
@@ -71,12 +72,24 @@ class Fault:
     hits: int = 0
 
     def __post_init__(self) -> None:
+        # All of it, though types say it too: others send us JSON, and what is wrong here would
+        # make every request fail that the fault is for.
+        if not isinstance(self.kind, FaultKind):
+            raise InvalidSetting(f"kind is {self.kind!r}: it must be one of {', '.join(FaultKind)}")
+        if self.code is not None and not (_is_number(self.code) or _are_numbers(self.code)):
+            raise InvalidSetting(f"code is {self.code!r}: it must be a number, or several")
+        if not _is_number(self.response_code):
+            raise InvalidSetting(f"response_code is {self.response_code!r}: it must be a number")
+        if self.topic is not None and not isinstance(self.topic, str):
+            raise InvalidSetting(f"topic is {self.topic!r}: it must be a text")
+        if not isinstance(self.remark, str):
+            raise InvalidSetting(f"remark is {self.remark!r}: it must be a text")
         if self.times is not None and (type(self.times) is not int or self.times < 1):
             raise InvalidSetting(f"times is {self.times!r}: it must be a whole number above 0")
         if self.seconds is not None and not (_is_duration(self.seconds) and self.seconds > 0):
             raise InvalidSetting(f"seconds is {self.seconds!r}: it must be a number above 0")
         match self.delay:
-            case (low, high) if _is_duration(low) and _is_duration(high) and low <= high:
+            case tuple((low, high)) if _is_duration(low) and _is_duration(high) and low <= high:
                 pass
             case delay if not callable(delay) and not _is_duration(delay):
                 raise InvalidSetting(f"a delay of {delay!r}: neither seconds nor (least, most)")
@@ -119,7 +132,21 @@ class Fault:
 
 
 def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value < math.inf
+    # A whole number may be finite and yet too great for clocks, which are floats.
+    return isinstance(value, int | float) and 0 <= value <= sys.float_info.max
+
+
+def _is_number(value: object) -> bool:
+    """Whether a header has room for this code."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return -(1 << 31) <= value < 1 << 31
+
+
+def _are_numbers(values: object) -> bool:
+    if not isinstance(values, Collection) or isinstance(values, str | bytes):
+        return False
+    return all(_is_number(each) for each in values)
 
 
 class FaultControl(ABC):

@@ -139,6 +139,20 @@ def test_there_is_an_end_to_faults() -> None:
         ({"delay": -1}, "a delay of -1"),
         ({"delay": (2, 1)}, "a delay of"),
         ({"delay": "1"}, "a delay of"),
+        ({"delay": [1, 2]}, "a delay of"),
+        ({"delay": 10**400}, "a delay of"),
+        ({"kind": "delay"}, "kind is 'delay'"),
+        ({"code": "310"}, "code is '310'"),
+        ({"code": b"310"}, "code is b'310'"),
+        ({"code": True}, "code is True"),
+        ({"code": 1.5}, "code is 1.5"),
+        ({"code": 1 << 31}, "code is 2147483648"),
+        ({"code": [310, "310"]}, "code is "),
+        ({"code": [None]}, "code is "),
+        ({"topic": 7}, "topic is 7"),
+        ({"remark": None}, "remark is None"),
+        ({"response_code": "2"}, "response_code is '2'"),
+        ({"response_code": None}, "response_code is None"),
         ({"kind": FaultKind.FILL_DISK, "topic": "orders"}, "whatever is asked"),
         ({"kind": FaultKind.DETACH_SLAVES, "times": 1}, "whatever is asked"),
         ({"kind": FaultKind.STOP, "code": 10}, "whatever is asked"),
@@ -364,5 +378,6 @@ async def test_others_control_faults_only_where_that_is_allowed(bench: Bench) ->
         assert decode_faults(answer.body) == []
     for bad in (b"{", b"{}", b'{"add": {"kind": "x"}}', b'{"add": {"kind": "cut", "oops": 1}}'):
         assert (await order(allowed, bad)).code == ResponseCode.SYSTEM_ERROR
-    bad = b'{"add": {"kind": "cut", "times": 0}}'
-    assert (await order(allowed, bad)).code == ResponseCode.INVALID_PARAMETER
+    for senseless in (b'"times": 0', b'"code": "310"', b'"code": [310, "310"]'):
+        bad = b'{"add": {"kind": "cut", %s}}' % senseless
+        assert (await order(allowed, bad)).code == ResponseCode.INVALID_PARAMETER
