@@ -35,6 +35,33 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 
 
+LOST = 9  # what pytest exits with then; its own codes end at 5
+_lost: list[str] = []
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Remember what is final: scripts/test runs again what exits with 1, and nothing else."""
+    is_final = item.get_closest_marker("final") is not None
+    if is_final and call.excinfo is not None and _is_assertion(call.excinfo.value):
+        _lost.append(item.nodeid)
+
+
+def _is_assertion(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_assertion(each) for each in error.exceptions)
+    return isinstance(error, AssertionError)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _lost:
+        session.exitstatus = LOST
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name in _lost:
+        terminalreporter.write_line(f"LOST, and not run again: {name}", red=True)
+
+
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
     return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -241,6 +241,7 @@ def live(seed: int) -> Trial:
     return run(main())
 
 
+@pytest.mark.final
 @pytest.mark.slow  # all of them together
 @pytest.mark.parametrize("seed", [*range(SEEDS), *SEEDS_THAT_FOUND_SOMETHING])
 def test_no_acknowledged_message_is_lost(seed: int) -> None:
