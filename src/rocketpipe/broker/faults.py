@@ -182,7 +182,7 @@ class FaultControl(ABC):
         return self.add(Fault(kind=FaultKind.CUT, **when))
 
     def freeze(self, **when: Unpack[When]) -> Fault:
-        """Do nothing for now: what is asked meanwhile is done when the fault is over."""
+        """Do nothing and answer nobody for now: what is asked meanwhile is done when it is over."""
         return self.add(Fault(kind=FaultKind.FREEZE, **when))
 
     def fill_disk(self, *, seconds: float | None = None) -> Fault:

@@ -28,8 +28,10 @@ from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.requests.reading import GetMaxOffset
 from tests.unit.broker.bench import Bench, messages, send, send_header, simulated
+from tests.unit.broker.reading import HELD, pull
 
 SEND = RequestCode.SEND_MESSAGE_V2
+PULL = RequestCode.PULL_MESSAGE
 
 
 class Time:
@@ -340,6 +342,67 @@ async def test_what_is_frozen_is_done_when_the_fault_is_over(bench: Bench) -> No
         assert not sending.done()
         broker.faults.clear(fault)
         await sending
+
+
+FREEZES: list[dict[str, Any]] = [{}, {"code": PULL}, {"topic": "orders"}, {"seconds": 7.0}]
+
+
+@pytest.mark.parametrize("when", FREEZES, ids=str)
+def test_a_pull_that_waited_before_the_freeze_is_answered_after_it(when: dict[str, Any]) -> None:
+    @simulated
+    async def play(bench: Bench) -> None:
+        async with bench.broker() as broker, bench.client(broker.address) as client:
+            await send(client, properties={"UNIQ_KEY": "U1", "DELAY": "2"})  # in 5 s
+            waiting = [
+                asyncio.create_task(pull(client, sys_flag=HELD, suspend_timeout_millis=wait_ms))
+                for wait_ms in (1000, 100_000)
+            ]
+            await asyncio.sleep(0.5)
+            assert len(broker.held_pulls) == 2
+            began = now()
+            fault = broker.faults.freeze(**when)
+            await asyncio.sleep(6.5)
+            # The time of the first was up, and there was a message for the second.
+            assert len(broker.held_pulls) == 0
+            assert len(messages(broker)) == 1
+            assert not any(each.done() for each in waiting)
+            if "seconds" not in when:
+                broker.faults.clear(fault)
+            codes = [(await each).code for each in waiting]
+            assert now() - began == pytest.approx(when.get("seconds", 6.5), abs=0.05)
+            assert codes == [ResponseCode.PULL_NOT_FOUND, ResponseCode.SUCCESS]
+
+    play()
+
+
+@simulated
+async def test_a_frozen_answer_meets_the_faults_that_are_there_when_it_thaws(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await send(client, properties={"UNIQ_KEY": "U1", "DELAY": "1"})
+        waiting = asyncio.create_task(pull(client, sys_flag=HELD, timeout=10.0))
+        await asyncio.sleep(0.5)
+        freeze = broker.faults.freeze()
+        await asyncio.sleep(2)
+        broker.faults.drop_answers()
+        broker.faults.clear(freeze)
+        with pytest.raises(RequestTimeout):
+            await waiting
+
+
+@simulated
+async def test_a_broker_that_ends_while_it_is_frozen_leaves_nothing_behind(bench: Bench) -> None:
+    tasks = len(asyncio.all_tasks())
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await send(client, properties={"UNIQ_KEY": "U1", "DELAY": "1"})
+        waiting = asyncio.create_task(pull(client, sys_flag=HELD))
+        await asyncio.sleep(0.5)
+        broker.faults.freeze()
+        await asyncio.sleep(2)
+        assert len(broker.held_pulls) == 0
+    with pytest.raises(ConnectionLost):
+        await waiting
+    await asyncio.sleep(1)
+    assert len(asyncio.all_tasks()) == tasks
 
 
 @simulated
