@@ -3,7 +3,7 @@
 import asyncio
 import errno
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from rocketpipe.broker.faults import (
@@ -30,7 +30,11 @@ HELD_ANSWERS_MAX = 100_000
 class FaultLayer:
     """Between the connections of a broker and its handlers."""
 
-    def __init__(self, faults: Faults, dice: random.Random) -> None:
+    def __init__(
+        self, faults: Faults, dice: random.Random, cut_connections: Callable[[Connection], None]
+    ) -> None:
+        """`cut_connections` cuts all but this one."""
+        self._cut_connections = cut_connections
         self._faults = faults
         self._dice = dice
         self._held: set[asyncio.TimerHandle] = set()
@@ -93,7 +97,7 @@ class FaultLayer:
     def control(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answers other processes."""
         try:
-            active = control(self._faults, request.body)
+            active = control(self._faults, request.body, lambda: self._cut_connections(connection))
         except InvalidSetting as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         return request.answer(ResponseCode.SUCCESS, body=encode_faults(active))

@@ -202,6 +202,10 @@ class FaultControl(ABC):
         return self.add(Fault(kind=FaultKind.KILL, seconds=seconds))
 
     @abstractmethod
+    def cut_connections(self) -> None:
+        """Cut all that are open, now: also of those who ask for nothing. They may come back."""
+
+    @abstractmethod
     def add(self, fault: Fault) -> Fault:
         """From now on; the answer has the id by which to clear it."""
 
@@ -225,6 +229,9 @@ class FaultOrders(FaultControl):
 
     def clear(self, fault: Fault | None = None) -> None:
         self._order({"clear": None if fault is None else fault.id})
+
+    def cut_connections(self) -> None:
+        self._order({"cut_connections": True})
 
     @abstractmethod
     def _order(self, order: dict[str, Any]) -> list[Fault]:
@@ -254,6 +261,7 @@ class Faults(FaultControl):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.on_changed: set[Callable[[], object]] = set()  # those who have to act at once
+        self.on_cut: set[Callable[[], object]] = set()  # those who have connections
         self._now = now
         self._lock = threading.Lock()
         self._next_id = 1
@@ -288,6 +296,10 @@ class Faults(FaultControl):
             ]
             self._keep()
         self._changed()
+
+    def cut_connections(self) -> None:
+        for cut in tuple(self.on_cut):
+            cut()
 
     def take(
         self, kinds: Collection[FaultKind], code: int = 0, topic: str | None = None
@@ -343,8 +355,13 @@ def topic_of(request: RemotingCommand) -> str | None:
     return request.ext_fields.get("topic") or request.ext_fields.get("originTopic")
 
 
-def control(faults: Faults, body: bytes) -> list[Fault]:
-    """Do what another process asks for; the faults that are active then."""
+def control(
+    faults: Faults, body: bytes, cut_connections: Callable[[], None] | None = None
+) -> list[Fault]:
+    """Do what another process asks for; the faults that are active then.
+
+    `cut_connections` spares the connection of who asks, if he has one: his answer goes over it.
+    """
     try:
         order = json.loads(body)
         match order:
@@ -354,10 +371,12 @@ def control(faults: Faults, body: bytes) -> list[Fault]:
                 faults.clear()
             case {"clear": int(id)}:
                 faults.clear(Fault(kind=FaultKind.CUT, id=id))
+            case {"cut_connections": True}:
+                (cut_connections or faults.cut_connections)()
             case {"list": True}:
                 pass
             case _:
-                raise MalformedBody("neither add, nor clear, nor list")
+                raise MalformedBody("neither add, nor clear, nor cut_connections, nor list")
     except (ValueError, RecursionError) as error:
         raise MalformedBody(f"not JSON: {error}") from error
     return faults.active()

@@ -265,6 +265,37 @@ async def test_who_asks_is_cut_off(bench: Bench) -> None:
             assert client.lost is not None
 
 
+@simulated
+async def test_all_are_cut_off_at_once_who_ask_for_nothing_too(bench: Bench) -> None:
+    cut = RemotingCommand(CONTROL_FAULTS, {}, b'{"cut_connections": true}')
+    async with (
+        bench.broker(faults_enable=True) as broker,
+        bench.client(broker.address) as idle,
+        bench.client(broker.address) as waiting,
+        bench.client(broker.address._replace(port=broker.address.port - 2)) as on_vip,
+        bench.client(broker.address) as asking,
+    ):
+        await send(asking)
+        pulling = asyncio.create_task(pull(waiting, sys_flag=HELD, queue_offset=1))
+        await asyncio.sleep(1)
+        fault = broker.faults.busy()
+        answer = await asking.invoke(cut, timeout=3)
+        assert decode_faults(answer.body) == [fault]
+        await asyncio.sleep(0.1)
+        assert all(each.lost is not None for each in (idle, waiting, on_vip))
+        assert asking.lost is None  # he has had to be told
+        with pytest.raises(ConnectionLost):
+            await pulling
+        broker.faults.clear()
+        async with bench.client(broker.address) as back:
+            await send(back)
+            broker.faults.cut_connections()
+            await asyncio.sleep(0.1)
+            assert back.lost is not None
+            assert asking.lost is not None
+    broker.faults.cut_connections()  # of which there are none
+
+
 CAUSES: dict[str, Callable[..., Fault]] = {
     "delay": lambda faults, **when: faults.delay(5.0, **when),
     "refuse": lambda faults, **when: faults.refuse(ResponseCode.NO_PERMISSION, **when),
