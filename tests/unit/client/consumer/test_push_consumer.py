@@ -287,10 +287,24 @@ async def test_pulling_waits_for_the_listener(bench: ConsumerBench) -> None:
         await asyncio.sleep(10)
         assert 150 <= consumer._cache.messages < 150 + 64
         assert max(each.process_queue.count for each in consumer._assigned.values()) < 100 + 32
+
+
+@simulated()
+async def test_pulling_waits_for_the_listener_by_bytes_too(bench: ConsumerBench) -> None:
+    queues = await bench.create_topic("orders", queues=2)
+    for queue in queues:
+        await bench.send("orders", 400, queue=queue)
+    # Far below the limits by count. A pull brings 32 bodies of 10 bytes at most, and none is asked
+    # for once there is enough.
+    pull = 32 * 10
     collect = Collector(takes=1000)
-    async with bench.push_consumer(collect, queue_bytes_max=500, **limits) as consumer:
+    async with bench.push_consumer(collect, queue_bytes_max=500, close_timeout=1) as consumer:
         await asyncio.sleep(10)
-        assert consumer._cache.bytes < 2 * (500 + 32 * 10)
+        for each in (consumer._assigned[queue].process_queue for queue in queues):
+            assert 500 <= each.bytes < 500 + pull
+    async with bench.push_consumer(collect, "other", bytes_max=700, close_timeout=1) as consumer:
+        await asyncio.sleep(10)
+        assert 700 <= consumer._cache.bytes < 700 + 2 * pull
 
 
 @simulated()
