@@ -88,6 +88,31 @@ def test_a_filter_that_says_nothing_is_refused_to_who_pulls(cluster: Cluster) ->
     asyncio.run(main())
 
 
+def test_a_new_group_begins_at_a_time(cluster: Cluster) -> None:
+    async def main() -> None:
+        topic, ours = new_topic("since"), Remembers()
+        async with Reader(cluster.namesrv) as reader:
+            (queue,) = await reader.create_topic(topic, cluster.brokers[:1], queues=1)
+            for number in range(6):
+                await send_to_all(cluster, [queue], 1, begin=number)
+                await asyncio.sleep(0.02)  # so that each has a time of its own
+            since_ms = (await reader.pull(queue, 3))[0].store_timestamp_ms
+            # All that 4.x says of a group in a queue that has its first message still: it is there.
+            offsets = [*range(0 if cluster.version == "4.9.4" else 3, 6)]
+            async with pull_at(cluster, new_topic("since"), consume_from=since_ms) as pulls:
+                await pulls.subscribe(topic)
+                assert await pulls.offsets() == {queue: offsets[0]}
+            async with push_at(
+                *(cluster, new_topic("since"), ours),
+                subscriptions={topic: "*"},
+                consume_from=since_ms,
+            ):
+                await until(lambda: len(ours.messages) >= len(offsets), "those since then came")
+            assert sorted(message.queue_offset for message in ours.messages) == offsets
+
+    asyncio.run(main())
+
+
 def test_what_fails_comes_again_and_then_is_a_dead_letter(cluster: Cluster) -> None:
     async def main() -> None:
         group, topic = new_topic("retry"), new_topic("retry")
