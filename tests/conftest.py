@@ -15,11 +15,15 @@ from tests.apache.require import require
 from tests.certificates import Certificates
 from tests.interop.clusters import EMBEDDED, Cluster
 
+# What messages that fail wait for, level 3 and those after it: 10s 30s 1m by default.
+_DELAYS = f"1s 5s 1s 2s 3s {' '.join(f'{minutes}m' for minutes in range(2, 11))} 20m 30m 1h 2h"
+
 _APACHE_SETTINGS = {
     "autoCreateTopicEnable": "true",
     "enablePropertyFilter": "true",
     "recallMessageEnable": "true",  # 4.9.4 ignores what it does not know
     "transactionCheckInterval": "2000",  # ms; a minute or half of one by default
+    "messageDelayLevel": _DELAYS,
 }
 
 
@@ -145,6 +149,7 @@ def embedded_cluster() -> Iterator[EmbeddedCluster]:
         "transactionCheckInterval": 2000,
         "recallMessageEnable": True,
         "enablePropertyFilter": True,
+        "messageDelayLevel": _DELAYS,
     }
     with EmbeddedCluster(2, settings=settings) as cluster:
         yield cluster
