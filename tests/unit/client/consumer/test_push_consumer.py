@@ -174,6 +174,27 @@ async def test_a_message_that_fails_comes_again_and_again_and_then_is_a_dead_let
         assert letter.body == sent[1]
 
 
+@simulated(brokers=2)
+async def test_a_broker_that_is_new_to_the_group_brings_messages_again_as_soon_as_the_others(
+    bench: ConsumerBench,
+) -> None:
+    both, bench.brokers = bench.brokers, bench.brokers[:1]
+    await bench.create_topic("orders", queues=1)
+    tries: list[float] = []
+
+    async def listen(messages: list[StoredMessage]) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        if not messages[0].reconsume_times:
+            raise ZeroDivisionError
+
+    async with bench.push_consumer(listen):
+        bench.brokers = both
+        (_, queue) = await bench.create_topic("orders", queues=1)
+        await bench.send("orders", 1, queue=queue)
+        await asyncio.sleep(60)
+    assert 10 <= tries[1] - tries[0] < 16
+
+
 @simulated()
 async def test_a_listener_says_which_messages_to_bring_again_and_when(bench: ConsumerBench) -> None:
     (queue,) = await bench.create_topic("orders", queues=1)
