@@ -15,11 +15,15 @@ from tests.apache.require import require
 from tests.certificates import Certificates
 from tests.interop.clusters import EMBEDDED, Cluster
 
+# What messages that fail wait for, level 3 and those after it: 10s 30s 1m by default.
+_DELAYS = f"1s 5s 1s 2s 3s {' '.join(f'{minutes}m' for minutes in range(2, 11))} 20m 30m 1h 2h"
+
 _APACHE_SETTINGS = {
     "autoCreateTopicEnable": "true",
     "enablePropertyFilter": "true",
     "recallMessageEnable": "true",  # 4.9.4 ignores what it does not know
     "transactionCheckInterval": "2000",  # ms; a minute or half of one by default
+    "messageDelayLevel": _DELAYS,
 }
 
 
@@ -33,6 +37,33 @@ os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark_conf"
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+LOST = 9  # what pytest exits with then; its own codes end at 5
+_lost: list[str] = []
+
+
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Remember what is final: scripts/test runs again what exits with 1, and nothing else."""
+    is_final = item.get_closest_marker("final") is not None
+    if is_final and call.excinfo is not None and _is_assertion(call.excinfo.value):
+        _lost.append(item.nodeid)
+
+
+def _is_assertion(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_assertion(each) for each in error.exceptions)
+    return isinstance(error, AssertionError)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _lost:
+        session.exitstatus = LOST
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for name in _lost:
+        terminalreporter.write_line(f"LOST, and not run again: {name}", red=True)
 
 
 @pytest.fixture(scope="session")
@@ -145,6 +176,7 @@ def embedded_cluster() -> Iterator[EmbeddedCluster]:
         "transactionCheckInterval": 2000,
         "recallMessageEnable": True,
         "enablePropertyFilter": True,
+        "messageDelayLevel": _DELAYS,
     }
     with EmbeddedCluster(2, settings=settings) as cluster:
         yield cluster

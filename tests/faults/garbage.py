@@ -7,8 +7,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rocketpipe.broker.faults import CONTROL_FAULTS
+from rocketpipe.broker.faults import CONTROL_FAULTS, FaultKind
 from rocketpipe.codes import RequestCode
+from rocketpipe.errors import MalformedData
 from rocketpipe.message import MessageQueue
 from rocketpipe.wire.batch import BatchMember, encode_batch
 from rocketpipe.wire.bodies.codec import Body
@@ -40,12 +41,27 @@ from rocketpipe.wire.bodies.topics import (
 )
 from rocketpipe.wire.frame import RemotingCommand, SerializeType
 from rocketpipe.wire.headers import _slots
+from rocketpipe.wire.requests.sending import EndTransaction
+from rocketpipe.wire.sys_flag import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK
 from tests.all_requests import REQUESTS
 
 UNKNOWN_CODES = (-1, 0, 1, 9999, 32767, CONTROL_FAULTS, 0x7FFFFFFF, -0x80000000)
 CODES: Sequence[int] = (*RequestCode, *UNKNOWN_CODES)
 
 _TOPIC, _GROUP, _CLIENT = "orders", "readers", "10.0.0.7@1"
+# As another process orders it where that is allowed; all that a fault can have is in it.
+FAULT = {
+    "kind": "refuse",
+    "code": [RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE],
+    "topic": _TOPIC,
+    "times": 3,
+    "seconds": 5.0,
+    "delay": [0.1, 0.5],
+    "response_code": 2,
+    "remark": "no",
+    "id": 1,
+    "hits": 0,
+}
 _QUEUE = MessageQueue(_TOPIC, "broker-a", 0)
 _PLACE = "0A00000100002A9F0000000000000000"  # of the first message of the log
 
@@ -162,7 +178,7 @@ def _bodies() -> dict[int, bytes]:
         RequestCode.REGISTER_TOPIC_IN_NAMESRV: TopicRouteData(
             broker_datas=(broker,), queue_datas=(queues,)
         ),
-        CONTROL_FAULTS: b'{"do": "add"}',
+        CONTROL_FAULTS: json.dumps({"add": FAULT}).encode(),
     }
     return {code: b if isinstance(b, bytes) else b.encode() for code, b in bodies.items()}
 
@@ -178,6 +194,7 @@ class Garbage:
     data: bytes
     opaque: int
     needs_answer: bool
+    is_frame: bool  # else nobody knows where the next one begins
 
 
 class GarbageMaker:
@@ -198,16 +215,25 @@ class GarbageMaker:
             self._break_field(command)
         if dice.random() < 0.5:
             command.body = self._broken_body()
-        needs_answer = True
+        needs_answer = not _leaves_a_transaction_open(command)
         if dice.random() < 0.1:
             command.version = dice.choice([0, 36, 37, 401, 32767])
         if dice.random() < 0.05:
             command.flag = dice.choice([1, 2, 3, -1, 0x7FFFFFFE])  # an answer, or one-way
-            needs_answer = not command.is_response and not command.is_oneway
+            needs_answer = needs_answer and not command.is_response and not command.is_oneway
         data = command.encode()
         if dice.random() < 0.1:
-            data, needs_answer = self._broken_frame(data), False
-        return Garbage(data, opaque, needs_answer)
+            return Garbage(self._broken_frame(data), opaque, needs_answer=False, is_frame=False)
+        return Garbage(data, opaque, needs_answer, is_frame=True)
+
+    def fault_order(self) -> bytes:
+        """An order that a broker's control of faults may have to obey, or that is a little off."""
+        dice = self._dice
+        chosen = {name: value for name, value in FAULT.items() if dice.random() < 0.5}
+        order: object = {"add": {**chosen, "kind": dice.choice(list(FaultKind))}}
+        for _ in range(dice.choice([0, 1, 1, 2])):
+            order = self._break_somewhere(order)
+        return json.dumps(order).encode()
 
     def _break_field(self, command: RemotingCommand) -> None:
         dice, fields = self._dice, command.ext_fields
@@ -275,6 +301,21 @@ class GarbageMaker:
             at = dice.randrange(8, len(data))
             return data[:at] + bytes([data[at] ^ 1 << dice.randrange(8)]) + data[at + 1 :]
         return b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def _leaves_a_transaction_open(command: RemotingCommand) -> bool:
+    """Whether it says of a transaction that its end is not known yet.
+
+    Apache's broker does not answer that (EndTransactionProcessor.processRequest), so ours does not
+    either. It does answer what it can't read.
+    """
+    if command.code != RequestCode.END_TRANSACTION:
+        return False
+    try:
+        end = EndTransaction.from_ext_fields(command.ext_fields)
+    except MalformedData:
+        return False
+    return end.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)
 
 
 def _plausible_fields(code: int) -> Mapping[str, str]:

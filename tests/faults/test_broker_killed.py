@@ -220,6 +220,7 @@ class Reader:
         return Counter(message.body for queue in self.queues for message in queue)
 
 
+@pytest.mark.final
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [5])
 def test_whatever_a_killed_broker_acknowledged_is_there_once_and_in_order(
@@ -227,8 +228,8 @@ def test_whatever_a_killed_broker_acknowledged_is_there_once_and_in_order(
 ) -> None:
     senders = Senders(seed)
     asyncio.run(send_and_kill(tmp_path, senders, random.Random(seed)))
-    assert len(senders.acknowledged) > 10 * ROUNDS
-    assert senders.failures > 0
+    if len(senders.acknowledged) <= 10 * ROUNDS or senders.failures == 0:
+        pytest.fail("too little has happened to mean anything")
 
 
 async def send_and_kill(folder: Path, senders: Senders, dice: random.Random) -> None:

@@ -122,6 +122,7 @@ class Trial:
         )
 
 
+@pytest.mark.final
 @pytest.mark.slow
 @pytest.mark.parametrize("orderly", [False, True], ids=["concurrent", "orderly"])
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -186,6 +186,7 @@ class Trial:
         assert len(broker.pop.log.checkpoints) == 0
 
 
+@pytest.mark.final
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("seed", [*range(SEEDS), *SEEDS_THAT_FOUND_SOMETHING])
 def test_nothing_is_lost(seed: int, end: str) -> None:

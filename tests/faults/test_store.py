@@ -121,11 +121,13 @@ class Life:
         return b"m%d %s" % (self.count, self.dice.randbytes(self.dice.choice([0, 10, 100])))
 
 
+@pytest.mark.final
 @pytest.mark.parametrize("seed", range(200))
 def test_what_was_promised_survives_a_power_loss(seed: int) -> None:
     run(Life(seed, is_sync=True).live(crashes=5))
 
 
+@pytest.mark.final
 @pytest.mark.parametrize("seed", range(100))
 def test_without_sync_flush_it_survives_the_death_of_the_process(seed: int) -> None:
     run(Life(seed, is_sync=False).live(crashes=5))

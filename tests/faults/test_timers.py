@@ -220,6 +220,7 @@ def live(seed: int) -> Trial:
     return run(main())
 
 
+@pytest.mark.final
 @pytest.mark.slow  # all of them together
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_timer_is_lost_doubled_or_early(seed: int) -> None:

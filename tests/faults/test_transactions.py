@@ -165,6 +165,7 @@ def live(seed: int) -> Trial:
     return run(main())
 
 
+@pytest.mark.final
 @pytest.mark.slow  # all of them together
 @pytest.mark.parametrize("seed", [*range(SEEDS), *SEEDS_THAT_FOUND_SOMETHING])
 def test_every_transaction_ends_as_its_producer_says(seed: int) -> None:

@@ -113,7 +113,7 @@ class WholeCluster:
         self.dice = dice = random.Random(seed)
         self.network = SimulatedNetwork(
             dice.getrandbits(32),
-            NetworkOptions(spike_chance=dice.choice([0.0, 0.01, 0.1]), spike_max=1.0),
+            NetworkOptions(spike_chance=dice.choice([0.01, 0.03, 0.1]), spike_max=1.0),
         )
         self.clock = SimulatedClock(asyncio.get_running_loop())
         store_settings = StoreSettings(

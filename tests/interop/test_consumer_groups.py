@@ -3,8 +3,11 @@
 import asyncio
 import sys
 from collections import defaultdict
+from itertools import pairwise
+from typing import NamedTuple
 
-from rocketpipe import AsyncPushConsumer, MessageQueue, StoredMessage
+from rocketpipe import AsyncPushConsumer, Message, MessageQueue, StoredMessage
+from rocketpipe.clock import SystemClock
 from tests.apache.programs import JavaProgram
 from tests.apache.require import require
 from tests.interop.clusters import JAVA, Cluster, Reader, new_topic
@@ -18,6 +21,7 @@ from tests.interop.consuming import (
     share,
     until,
 )
+from tests.interop.messages import producer_at
 
 
 def java_bodies(output: str) -> list[bytes]:
@@ -226,6 +230,99 @@ def test_order_is_kept_per_queue_while_members_come_and_go(cluster: Cluster) -> 
         for queue in queues:
             offsets = seen[queue.broker_name, queue.queue_id]
             assert offsets == list(range(each)), queue
+
+    asyncio.run(main())
+
+
+class Work(NamedTuple):
+    """A message in the hands of a member, by this machine's clock."""
+
+    begin_ms: int
+    end_ms: int
+    place: tuple[str, int, int]  # broker, queue and offset
+    is_javas: bool
+
+
+def java_works(output: str) -> list[Work]:
+    rows = (line.split("\t") for line in output.splitlines() if line.startswith("got\t"))
+    return [
+        Work(int(begin_ms), int(end_ms), (broker_name, int(queue_id), int(offset)), True)
+        for _, _, broker_name, queue_id, offset, begin_ms, end_ms in rows
+    ]
+
+
+def test_order_is_kept_per_queue_while_java_and_python_contest_its_locks(cluster: Cluster) -> None:
+    require(cluster.version)
+
+    async def main() -> None:
+        group, topic = new_topic("mixed-order"), new_topic("mixed-order")
+        clock, ours, is_over = SystemClock(), list[Work](), asyncio.Event()
+
+        async def witness(messages: list[StoredMessage]) -> None:
+            (message,) = messages
+            begin_ms = clock.wall_ms()
+            await asyncio.sleep(0.02)
+            place = str(message.broker_name), message.queue_id, message.queue_offset
+            ours.append(Work(begin_ms, clock.wall_ms(), place, False))
+
+        async with Reader(cluster.namesrv) as reader, producer_at(cluster) as producer:
+            queues = await reader.create_topic(topic, cluster.brokers, queues=2)
+
+            async def send() -> int:
+                """A message to each queue now and then, so that there is one in somebody's hands
+                whenever queues change hands; how many."""
+                each = 0
+                while not is_over.is_set():
+                    for queue in queues:
+                        await producer.send(Message(topic, b"x"), queue=queue)
+                    each += 1
+                    await asyncio.sleep(0.05)
+                return each
+
+            with JavaProgram(
+                cluster.version,
+                JAVA / "Member.java",
+                [group, topic, "orderly"],
+                namesrv=cluster.namesrv,
+                jvm_properties={  # 20 s each: until it rebalances, renews and gives back locks
+                    "rocketmq.client.rebalance.waitInterval": "1000",
+                    "rocketmq.client.rebalance.lockInterval": "1000",
+                    "rocketmq.client.unlockDelayTimeMills": "1000",
+                },
+            ) as java:
+                sending = asyncio.create_task(send())
+                await until(lambda: len(java_works(java.output)) > 40, "Java has some")
+                async with push_at(
+                    *(cluster, group, witness), subscriptions={topic: "*"}, orderly=True
+                ) as consumer:
+
+                    async def is_half_ours() -> bool:
+                        return len(await share(consumer, topic)) == len(queues) // 2
+
+                    await until(is_half_ours, "Java gave away one half")
+                    enough = len(ours) + 20
+                    await until(lambda: len(ours) >= enough, "we have some")
+                alone = len(java_works(java.output)) + 40
+                await until(lambda: len(java_works(java.output)) >= alone, "Java goes on")
+                is_over.set()
+                each = await sending
+
+                def all_came() -> bool:
+                    places = {work.place for work in (*ours, *java_works(java.output))}
+                    return len(places) == each * len(queues)
+
+                await until(all_came, "all messages came")
+                works = ours + java_works(java.output)
+        for queue in queues:
+            of_queue = (queue.broker_name, queue.queue_id)
+            in_turn = sorted(work for work in works if work.place[:2] == of_queue)
+            assert (in_turn[0].place[2], in_turn[-1].place[2]) == (0, each - 1)
+            for first, then in pairwise(in_turn):
+                assert first.end_ms <= then.begin_ms, (first, then)
+                # Java stores how far it is before it waits for the message in its hands: that one
+                # comes again (RebalancePushImpl.removeUnnecessaryMessageQueue). Ours does not.
+                steps = {0, 1} if first.is_javas and not then.is_javas else {1}
+                assert then.place[2] - first.place[2] in steps, (first, then)
 
     asyncio.run(main())
 

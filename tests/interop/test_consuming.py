@@ -88,6 +88,31 @@ def test_a_filter_that_says_nothing_is_refused_to_who_pulls(cluster: Cluster) ->
     asyncio.run(main())
 
 
+def test_a_new_group_begins_at_a_time(cluster: Cluster) -> None:
+    async def main() -> None:
+        topic, ours = new_topic("since"), Remembers()
+        async with Reader(cluster.namesrv) as reader:
+            (queue,) = await reader.create_topic(topic, cluster.brokers[:1], queues=1)
+            for number in range(6):
+                await send_to_all(cluster, [queue], 1, begin=number)
+                await asyncio.sleep(0.02)  # so that each has a time of its own
+            since_ms = (await reader.pull(queue, 3))[0].store_timestamp_ms
+            # All that 4.x says of a group in a queue that has its first message still: it is there.
+            offsets = [*range(0 if cluster.version == "4.9.4" else 3, 6)]
+            async with pull_at(cluster, new_topic("since"), consume_from=since_ms) as pulls:
+                await pulls.subscribe(topic)
+                assert await pulls.offsets() == {queue: offsets[0]}
+            async with push_at(
+                *(cluster, new_topic("since"), ours),
+                subscriptions={topic: "*"},
+                consume_from=since_ms,
+            ):
+                await until(lambda: len(ours.messages) >= len(offsets), "those since then came")
+            assert sorted(message.queue_offset for message in ours.messages) == offsets
+
+    asyncio.run(main())
+
+
 def test_what_fails_comes_again_and_then_is_a_dead_letter(cluster: Cluster) -> None:
     async def main() -> None:
         group, topic = new_topic("retry"), new_topic("retry")
@@ -118,25 +143,31 @@ def test_what_fails_comes_again_and_then_is_a_dead_letter(cluster: Cluster) -> N
     asyncio.run(main())
 
 
-def test_the_broker_chooses_ten_seconds_before_the_first_retry(cluster: Cluster) -> None:
+def test_each_retry_comes_after_the_delay_of_the_next_level(cluster: Cluster) -> None:
+    """From level 3 on; the brokers of these tests have 1, 2 and 3 s there."""
+
     async def main() -> None:
-        group, topic = new_topic("ten"), new_topic("ten")
+        group, topic = new_topic("ladder"), new_topic("ladder")
         given: list[tuple[float, StoredMessage]] = []
         loop = asyncio.get_running_loop()
 
         def listen(messages: list[StoredMessage]) -> None:  # a plain one, in a thread
             given.append((loop.time(), messages[0]))
-            if not messages[0].reconsume_times:
-                raise ZeroDivisionError("on purpose")
+            raise ZeroDivisionError("on purpose")
 
         async with Reader(cluster.namesrv) as reader, producer_at(cluster) as producer:
             await reader.create_topic(topic, cluster.brokers, queues=1)
-            async with push_at(cluster, group, listen, subscriptions={topic: "*"}):
+            async with push_at(
+                cluster, group, listen, subscriptions={topic: "*"}, max_reconsume_times=3
+            ):
                 await producer.send(Message(topic, b"x"))
-                await until(lambda: len(given) == 2, "it came again")
-        (first, _), (second, again) = given
-        assert second - first >= 9.5
-        assert (again.reconsume_times, again.topic) == (1, topic)
+                (dead,) = await reader.messages(f"%DLQ%{group}", 1)
+        times, tries = zip(*given, strict=True)
+        assert [message.reconsume_times for message in (*tries, dead)] == [0, 1, 2, 3, 4]
+        assert [message.properties.get("DELAY") for message in tries] == [None, "3", "4", "5"]
+        waits = [later - sooner for sooner, later in pairwise(times)]
+        assert all(wait > level - 0.01 for wait, level in zip(waits, (1, 2, 3), strict=True)), waits
+        assert {message.topic for message in tries} == {topic}
 
     asyncio.run(main())
 

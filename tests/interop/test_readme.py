@@ -5,12 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.apache.cluster import ApacheCluster
+from tests.interop.clusters import Cluster
 
 README = Path(__file__).parents[2] / "README.md"
 
 
-def test_the_examples_send_and_consume_their_messages(apache: ApacheCluster) -> None:
+def test_the_examples_send_and_consume_their_messages(cluster: Cluster) -> None:
     # The others bring a cluster of their own, or are run by Spark: tests/docs and tests/spark.
     examples = [
         example
@@ -19,7 +19,7 @@ def test_the_examples_send_and_consume_their_messages(apache: ApacheCluster) -> 
     ]
     for example, printed in zip(examples, ["SEND_OK", "SEND_OK", " b'"], strict=True):
         finished = subprocess.run(
-            [sys.executable, "-c", example.replace("127.0.0.1:9876", apache.namesrv)],
+            [sys.executable, "-c", example.replace("127.0.0.1:9876", cluster.namesrv)],
             capture_output=True,
             text=True,
             timeout=60,

@@ -34,11 +34,14 @@ def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
 
 
 def undisturbed_run(cluster: Cluster, fault: Fault, show: Callable[[str], None]) -> Run:
-    """A run that keeps every promise, or one that breaks it on a machine that could have."""
+    """A run that keeps every promise, or one that breaks it on a machine that could have.
+
+    No machine is an excuse for a message that is lost.
+    """
     for _ in range(RUNS_MAX):
         run = asyncio.run(run_fault(cluster, fault))
         show(f"Apache RocketMQ {cluster.version}. {fault.__doc__}\n{run.table()}")
-        if run.stall < STALL_MAX or is_kept(run):
+        if run.stall < STALL_MAX or run.lost or is_kept(run):
             break
         show(f"A healthy broker took {run.stall:.2f} s to answer: once more.")
         cluster.heal()
@@ -49,19 +52,21 @@ def is_kept(run: Run) -> bool:
     return not run.failures() and not run.lost and run.figures("java5").sick_share < SICK_SHARE_MAX
 
 
+@pytest.mark.final
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
 def test_no_send_fails_and_no_message_is_lost(
     cluster: Cluster, fault: Fault, show: Callable[[str], None]
 ) -> None:
     run = undisturbed_run(cluster, fault, show)
-    assert not run.failures()
     assert not run.lost
-    assert run.figures("java5").sick_share < SICK_SHARE_MAX
+    if not is_kept(run):
+        pytest.fail(f"{run.failures()}, {run.figures('java5').sick_share} went to the sick one")
     # An embedded NameServer knows at once who was killed: who has nothing in flight feels nothing.
     if fault is freeze or (fault is kill and not isinstance(cluster, EmbeddedCluster)):
         figures = map(run.figures, POLICIES)
         felt = {each.policy for each in figures if each.retries > 0 and each.warned > 0}
-        assert felt == set(POLICIES)
+        if felt != set(POLICIES):
+            pytest.fail(f"only {felt} felt it")
 
 
 def test_without_a_nameserver_known_topics_go_on_and_others_wait_for_it(cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""With nothing but `wire` and `remoting`: what real Apache RocketMQ understands, and answers."""
+"""With nothing but `wire` and `remoting`: what clusters understand, and answer."""
 
 import asyncio
 import itertools
@@ -29,7 +29,7 @@ from rocketpipe.wire.requests.reading import (
     ViewMessageById,
 )
 from rocketpipe.wire.requests.sending import SendMessage, SendMessageReply, SendMessageV2
-from tests.apache.cluster import ApacheCluster
+from tests.interop.clusters import Cluster
 
 TIMEOUT = 10.0
 BODY = b"\x00\x01 binary, and \xff no text \x02"
@@ -131,12 +131,12 @@ async def pull(broker: Connection, topic: str, queue_offset: int) -> list[Stored
 @pytest.mark.parametrize("serialize_type", SerializeType, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("header", [SendMessage, SendMessageV2], ids=["V1", "V2"])
 def test_a_message_comes_back_as_it_was_sent(
-    apache: ApacheCluster, header: type[SendMessage], serialize_type: SerializeType
+    cluster: Cluster, header: type[SendMessage], serialize_type: SerializeType
 ) -> None:
     async def main() -> None:
         async with (
-            connected(apache.namesrv, serialize_type) as namesrv,
-            connected(apache.broker("broker-a").address, serialize_type) as broker,
+            connected(cluster.namesrv, serialize_type) as namesrv,
+            connected(cluster.broker("broker-a").address, serialize_type) as broker,
         ):
             topic = await create_topic(broker)
             found = await route(namesrv, topic)
@@ -150,13 +150,13 @@ def test_a_message_comes_back_as_it_was_sent(
                 send_header(header, topic, born), BODY, timeout=TIMEOUT
             )
             assert (sent.queue_id, sent.queue_offset) == (1, 0)
-            if apache.version != "4.9.4":  # which does not repeat it
+            if cluster.version != "4.9.4":  # which does not repeat it
                 assert sent.transaction_id == PROPERTIES["UNIQ_KEY"]
 
             (message,) = await pull(broker, topic, queue_offset=0)
             assert (message.topic, message.body, message.flag) == (topic, BODY, 7)
             kept = dict(PROPERTIES)
-            if apache.version == "4.9.4":
+            if cluster.version == "4.9.4":
                 del kept["WAIT"]  # 4.9.4 drops it: it was for the broker
             assert message.properties.items() >= kept.items()
             assert (message.tags, message.keys) == ("TagA", ("k1", "k2"))
@@ -180,9 +180,9 @@ def test_a_message_comes_back_as_it_was_sent(
     asyncio.run(main())
 
 
-def test_a_hundred_sends_in_flight_are_all_answered(apache: ApacheCluster) -> None:
+def test_a_hundred_sends_in_flight_are_all_answered(cluster: Cluster) -> None:
     async def main() -> None:
-        async with connected(apache.broker("broker-a").address) as broker:
+        async with connected(cluster.broker("broker-a").address) as broker:
             topic = await create_topic(broker)
             born = SystemClock().wall_ms()
             replies = await asyncio.gather(
@@ -196,20 +196,20 @@ def test_a_hundred_sends_in_flight_are_all_answered(apache: ApacheCluster) -> No
     asyncio.run(main())
 
 
-def test_both_brokers_are_in_the_cluster(apache: ApacheCluster) -> None:
+def test_both_brokers_are_in_the_cluster(cluster: Cluster) -> None:
     async def main() -> None:
-        async with connected(apache.namesrv) as namesrv:
-            cluster = await namesrv.request(GetBrokerClusterInfo(), timeout=TIMEOUT)
-            assert set(cluster.broker_addr_table) == {"broker-a", "broker-b"}
-            assert sorted(cluster.cluster_addr_table["DefaultCluster"]) == ["broker-a", "broker-b"]
+        async with connected(cluster.namesrv) as namesrv:
+            known = await namesrv.request(GetBrokerClusterInfo(), timeout=TIMEOUT)
+            assert set(known.broker_addr_table) == {"broker-a", "broker-b"}
+            assert sorted(known.cluster_addr_table["DefaultCluster"]) == ["broker-a", "broker-b"]
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("version", [300, 513], ids=["integer keys", "standard JSON"])
-def test_routes_are_read_in_both_of_their_dialects(apache: ApacheCluster, version: int) -> None:
+def test_routes_are_read_in_both_of_their_dialects(cluster: Cluster, version: int) -> None:
     async def main() -> None:
-        async with connected(apache.namesrv) as namesrv:
+        async with connected(cluster.namesrv) as namesrv:
             command = GetRouteinfoByTopic(topic="TBW102").to_command()
             command.version = version
             command.language = LanguageCode.PYTHON
@@ -221,14 +221,14 @@ def test_routes_are_read_in_both_of_their_dialects(apache: ApacheCluster, versio
     asyncio.run(main())
 
 
-def test_what_a_server_does_not_know_it_says_so(apache: ApacheCluster) -> None:
+def test_what_a_server_does_not_know_it_says_so(cluster: Cluster) -> None:
     async def main() -> None:
         async with (
-            connected(apache.namesrv) as namesrv,
-            connected(apache.broker("broker-a").address) as broker,
+            connected(cluster.namesrv) as namesrv,
+            connected(cluster.broker("broker-a").address) as broker,
         ):
             # 4.9.4's NameServer says nothing at all: then a deadline is all that helps.
-            for connection in (namesrv, broker) if apache.version != "4.9.4" else (broker,):
+            for connection in (namesrv, broker) if cluster.version != "4.9.4" else (broker,):
                 answer = await connection.invoke(RemotingCommand(31999), timeout=TIMEOUT)
                 assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
                 assert answer.remark == " request type 31999 not supported"

@@ -88,6 +88,7 @@ def make(spark: SparkSession, path: Path, folder: Any = Folder, *, is_delta: boo
     return table
 
 
+@pytest.mark.final
 def test_each_row_is_there_once_whichever_step_was_the_last(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def sending(namesrv: str, topic: str) -> Iterator[None]:
         thread.join()
 
 
+@pytest.mark.final
 def test_queries_that_are_killed_at_random_read_and_write_each_message_once(
     spark: SparkSession, spark_settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -134,7 +135,8 @@ def test_queries_that_are_killed_at_random_read_and_write_each_message_once(
                 for queue in queues
                 for offset in range(admin.max_offset(queue))
             )
-        assert len(expected) > 10 * KILLS
+        if len(expected) <= 10 * KILLS:
+            pytest.fail("too little was sent to mean anything")
         process = run({**task, "limit": 1_000_000}, tmp_path)
         wanted = {f"{name} {queue_id} {offset}" for name, queue_id, offset in expected}
         found: list[Any] = []
@@ -143,10 +145,11 @@ def test_queries_that_are_killed_at_random_read_and_write_each_message_once(
         try:
             deadline = time.monotonic() + DEADLINE
             while len(found) < len(expected) or len(copied) < len(expected):
+                if time.monotonic() > deadline:
+                    break  # so long that what is not there is lost
                 if process.poll() is not None:
                     check_end(tmp_path)
                     process = run({**task, "limit": 1_000_000}, tmp_path)
-                assert time.monotonic() < deadline, f"{len(found)} and {len(copied)} are there"
                 time.sleep(0.5)
                 frame = spark.read.parquet(str(tmp_path / "output"))
                 found = [tuple(row) for row in frame.drop("body").collect()]
@@ -172,8 +175,8 @@ def check_end(folder: Path) -> None:
     """A query that ended by itself was killed as well: on a busy machine Spark may lose patience
     with its own processes. But it must not be for anything of ours."""
     said = (folder / "said.txt").read_text()
-    assert "rocketpipe.errors" not in said, said[-5000:]
-    assert "Python worker" in said, said[-5000:]
+    if "rocketpipe.errors" in said or "Python worker" not in said:
+        pytest.fail(said[-5000:])
 
 
 def wait_for_batches(process: "subprocess.Popen[str]", folder: Path) -> None:
@@ -188,5 +191,6 @@ def wait_for_batches(process: "subprocess.Popen[str]", folder: Path) -> None:
         if process.poll() is not None:
             check_end(folder)
             return
-        assert time.monotonic() < deadline, "no batch for too long"
+        if time.monotonic() > deadline:
+            raise TimeoutError("no batch for too long")
         time.sleep(0.02)

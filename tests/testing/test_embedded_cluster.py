@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -261,6 +262,29 @@ def test_a_detached_slave_comes_back() -> None:
         cluster.broker("broker-a").faults.detach_slaves(seconds=1.0)
         wait_for(SendStatus.SLAVE_NOT_AVAILABLE, producer, "copied")
         wait_for(SendStatus.SEND_OK, producer, "copied")
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["here", "elsewhere"])
+def test_who_asks_for_nothing_is_cut_off_too(cluster: EmbeddedCluster, is_elsewhere: bool) -> None:
+    broker = cluster.broker("broker-a")
+    host, port = broker.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=30.0) as idle:
+        idle.send(b"\0")  # of a frame; before, it might be a TLS handshake that begins
+        faults = BrokerFaults(broker.address, timeout=30.0) if is_elsewhere else broker.faults
+        for _ in range(600):  # until the broker has read that
+            faults.cut_connections()
+            try:
+                idle.settimeout(0.1)
+                gone = idle.recv(1) == b""
+            except TimeoutError:
+                continue
+            except ConnectionResetError:
+                gone = True
+            break
+        assert gone
+    assert faults.active() == []
+    with producer_at(cluster) as producer:
+        assert producer.send(Message("cut", b"x")).status is SendStatus.SEND_OK
 
 
 def test_connections_can_be_cut(cluster: EmbeddedCluster) -> None:

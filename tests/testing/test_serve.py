@@ -202,6 +202,21 @@ def test_misuse_and_failure_are_one_line_each(tmp_path: Path) -> None:
         assert "Traceback" in errors
 
 
+@pytest.mark.parametrize("how", [(), ("--processes",)], ids=["one", "processes"])
+def test_a_folder_that_another_uses_is_told(how: tuple[str, ...], tmp_path: Path) -> None:
+    arguments = (*FREE, "--data", str(tmp_path))
+    with (
+        serving(*arguments) as first,
+        Producer("g", namesrv=said(first), send_timeout=20.0) as producer,
+    ):
+        with serving(*arguments, *how) as second:
+            code, output, errors = ended(second)
+        assert (code, output) == (1, "")
+        assert errors == f"rocketpipe: {tmp_path}/broker-a is open in another broker\n"
+        # And the other has lost nothing by it.
+        assert producer.send(Message("kept", b"x")).status is SendStatus.SEND_OK
+
+
 def test_a_taken_port_is_told() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -91,7 +91,7 @@ class Broker:
         self.dice = dice or random.Random()
         self._tls = tls or ServerTls()
         self.faults = faults if faults is not None else Faults(self.clock.monotonic)
-        self._fault_layer = FaultLayer(self.faults, self.dice)
+        self._fault_layer = FaultLayer(self.faults, self.dice, self.cut_connections)
         disk = FillableDisk(disk or RealDisk(), self.faults)
         self.store = MessageStore(folder, settings.store, disk=disk, clock=self.clock)
         config = folder / "config"
@@ -164,6 +164,7 @@ class Broker:
         settings = self.settings
         self._loop = asyncio.get_running_loop()
         self.faults.on_changed.add(self._tell_of_faults)
+        self.faults.on_cut.add(self._cut_soon)
         self.access.load()
         await self.store.open(is_copy=settings.is_slave)
         try:
@@ -222,6 +223,7 @@ class Broker:
         self.pop.stop()
         self.notices.close()
         self.faults.on_changed.discard(self._tell_of_faults)
+        self.faults.on_cut.discard(self._cut_soon)
         self._fault_layer.close()
 
     async def _close_parts(self) -> None:
@@ -345,11 +347,15 @@ class Broker:
         if self.faults.is_now(FaultKind.DETACH_SLAVES):
             self.slaves.detach()
 
-    def cut_connections(self) -> None:
-        """Cut every connection; whoever lost his may come back at once."""
+    def _cut_soon(self) -> None:
+        self._loop.call_soon_threadsafe(self.cut_connections)
+
+    def cut_connections(self, spared: Connection | None = None) -> None:
+        """Cut every connection, but perhaps one; whoever lost his may come back at once."""
         for server in self._servers:
             for connection in server.connections:
-                connection.abort()
+                if connection is not spared:
+                    connection.abort()
 
     def _lost(self, connection: Connection) -> None:
         self.held_pulls.forget_connection(connection)

@@ -3,13 +3,14 @@
 import asyncio
 import errno
 import random
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from rocketpipe.broker.faults import (
     AFTER,
     BEFORE,
     CONTROL_FAULTS,
+    Fault,
     FaultKind,
     Faults,
     control,
@@ -29,11 +30,18 @@ HELD_ANSWERS_MAX = 100_000
 class FaultLayer:
     """Between the connections of a broker and its handlers."""
 
-    def __init__(self, faults: Faults, dice: random.Random) -> None:
+    def __init__(
+        self, faults: Faults, dice: random.Random, cut_connections: Callable[[Connection], None]
+    ) -> None:
+        """`cut_connections` cuts all but this one."""
+        self._cut_connections = cut_connections
         self._faults = faults
         self._dice = dice
         self._held: set[asyncio.TimerHandle] = set()
         self._frozen: dict[asyncio.Event, None] = {}
+        # Answers, by the fault that they met.
+        self._frozen_answers: dict[int, list[tuple[Connection, RemotingCommand, Outcome]]] = {}
+        self._thawing: set[asyncio.Task[None]] = set()
 
     def around(self, dispatch: Handler) -> Handler:
         """A handler that is this one but for the faults."""
@@ -54,8 +62,7 @@ class FaultLayer:
                 return request.answer(fault.response_code, fault.remark)
 
             async def wait() -> Outcome:
-                while (left := self._faults.seconds_left(fault)) > 0:
-                    await self._wait_for_change(left)
+                await self._wait_over(fault)
                 outcome = dispatch(connection, request)
                 return await outcome if isinstance(outcome, Awaitable) else outcome
 
@@ -67,10 +74,16 @@ class FaultLayer:
         """Whether this answer is not to be sent now; it is sent later if it is only late."""
         if not self._faults or answer is None or request.code == CONTROL_FAULTS:
             return False
-        fault = self._faults.take(AFTER, request.code, topic_of(request))
-        if fault is None or len(self._held) >= HELD_ANSWERS_MAX:
+        topic = topic_of(request)
+        # It may have been asked before the broker froze, as pulls are that wait for messages.
+        fault = self._faults.take({FaultKind.FREEZE}, request.code, topic)
+        if fault is None:
+            fault = self._faults.take(AFTER, request.code, topic)
+        if fault is None or self._held_count() >= HELD_ANSWERS_MAX:
             return False
-        if fault.kind is FaultKind.DELAY:
+        if fault.kind is FaultKind.FREEZE:
+            self._freeze(fault, connection, request, answer)
+        elif fault.kind is FaultKind.DELAY:
 
             def send() -> None:
                 self._held.discard(handle)
@@ -84,7 +97,7 @@ class FaultLayer:
     def control(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         """Answers other processes."""
         try:
-            active = control(self._faults, request.body)
+            active = control(self._faults, request.body, lambda: self._cut_connections(connection))
         except InvalidSetting as error:
             raise Refusal(ResponseCode.INVALID_PARAMETER, str(error)) from None
         return request.answer(ResponseCode.SUCCESS, body=encode_faults(active))
@@ -98,6 +111,30 @@ class FaultLayer:
         for handle in self._held:
             handle.cancel()
         self._held.clear()
+        for task in self._thawing:
+            task.cancel()
+
+    def _held_count(self) -> int:
+        return len(self._held) + sum(map(len, self._frozen_answers.values()))
+
+    def _freeze(
+        self, fault: Fault, connection: Connection, request: RemotingCommand, answer: Outcome
+    ) -> None:
+        if fault.id not in self._frozen_answers:
+            self._frozen_answers[fault.id] = []
+            task = asyncio.get_running_loop().create_task(self._thaw(fault))
+            self._thawing.add(task)
+            task.add_done_callback(self._thawing.discard)
+        self._frozen_answers[fault.id].append((connection, request, answer))
+
+    async def _thaw(self, fault: Fault) -> None:
+        await self._wait_over(fault)
+        for connection, request, answer in self._frozen_answers.pop(fault.id):
+            connection.answer(request, answer)  # which may be delayed or dropped now
+
+    async def _wait_over(self, fault: Fault) -> None:
+        while (left := self._faults.seconds_left(fault)) > 0:
+            await self._wait_for_change(left)
 
     async def _wait_for_change(self, seconds: float) -> None:
         changed = asyncio.Event()

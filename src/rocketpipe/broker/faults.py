@@ -6,6 +6,7 @@ Only the decisions: a fault is for this request, or it is not. `fault_layer` doe
 import json
 import math
 import random
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
@@ -71,12 +72,24 @@ class Fault:
     hits: int = 0
 
     def __post_init__(self) -> None:
+        # All of it, though types say it too: others send us JSON, and what is wrong here would
+        # make every request fail that the fault is for.
+        if not isinstance(self.kind, FaultKind):
+            raise InvalidSetting(f"kind is {self.kind!r}: it must be one of {', '.join(FaultKind)}")
+        if self.code is not None and not (_is_number(self.code) or _are_numbers(self.code)):
+            raise InvalidSetting(f"code is {self.code!r}: it must be a number, or several")
+        if not _is_number(self.response_code):
+            raise InvalidSetting(f"response_code is {self.response_code!r}: it must be a number")
+        if self.topic is not None and not isinstance(self.topic, str):
+            raise InvalidSetting(f"topic is {self.topic!r}: it must be a text")
+        if not isinstance(self.remark, str):
+            raise InvalidSetting(f"remark is {self.remark!r}: it must be a text")
         if self.times is not None and (type(self.times) is not int or self.times < 1):
             raise InvalidSetting(f"times is {self.times!r}: it must be a whole number above 0")
         if self.seconds is not None and not (_is_duration(self.seconds) and self.seconds > 0):
             raise InvalidSetting(f"seconds is {self.seconds!r}: it must be a number above 0")
         match self.delay:
-            case (low, high) if _is_duration(low) and _is_duration(high) and low <= high:
+            case tuple((low, high)) if _is_duration(low) and _is_duration(high) and low <= high:
                 pass
             case delay if not callable(delay) and not _is_duration(delay):
                 raise InvalidSetting(f"a delay of {delay!r}: neither seconds nor (least, most)")
@@ -119,7 +132,21 @@ class Fault:
 
 
 def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value < math.inf
+    # A whole number may be finite and yet too great for clocks, which are floats.
+    return isinstance(value, int | float) and 0 <= value <= sys.float_info.max
+
+
+def _is_number(value: object) -> bool:
+    """Whether a header has room for this code."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return False
+    return -(1 << 31) <= value < 1 << 31
+
+
+def _are_numbers(values: object) -> bool:
+    if not isinstance(values, Collection) or isinstance(values, str | bytes):
+        return False
+    return all(_is_number(each) for each in values)
 
 
 class FaultControl(ABC):
@@ -155,7 +182,7 @@ class FaultControl(ABC):
         return self.add(Fault(kind=FaultKind.CUT, **when))
 
     def freeze(self, **when: Unpack[When]) -> Fault:
-        """Do nothing for now: what is asked meanwhile is done when the fault is over."""
+        """Do nothing and answer nobody for now: what is asked meanwhile is done when it is over."""
         return self.add(Fault(kind=FaultKind.FREEZE, **when))
 
     def fill_disk(self, *, seconds: float | None = None) -> Fault:
@@ -173,6 +200,10 @@ class FaultControl(ABC):
     def kill(self, *, seconds: float | None = None) -> Fault:
         """The same, but it ends as a crash would."""
         return self.add(Fault(kind=FaultKind.KILL, seconds=seconds))
+
+    @abstractmethod
+    def cut_connections(self) -> None:
+        """Cut all that are open, now: also of those who ask for nothing. They may come back."""
 
     @abstractmethod
     def add(self, fault: Fault) -> Fault:
@@ -198,6 +229,9 @@ class FaultOrders(FaultControl):
 
     def clear(self, fault: Fault | None = None) -> None:
         self._order({"clear": None if fault is None else fault.id})
+
+    def cut_connections(self) -> None:
+        self._order({"cut_connections": True})
 
     @abstractmethod
     def _order(self, order: dict[str, Any]) -> list[Fault]:
@@ -227,6 +261,7 @@ class Faults(FaultControl):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.on_changed: set[Callable[[], object]] = set()  # those who have to act at once
+        self.on_cut: set[Callable[[], object]] = set()  # those who have connections
         self._now = now
         self._lock = threading.Lock()
         self._next_id = 1
@@ -261,6 +296,10 @@ class Faults(FaultControl):
             ]
             self._keep()
         self._changed()
+
+    def cut_connections(self) -> None:
+        for cut in tuple(self.on_cut):
+            cut()
 
     def take(
         self, kinds: Collection[FaultKind], code: int = 0, topic: str | None = None
@@ -316,8 +355,13 @@ def topic_of(request: RemotingCommand) -> str | None:
     return request.ext_fields.get("topic") or request.ext_fields.get("originTopic")
 
 
-def control(faults: Faults, body: bytes) -> list[Fault]:
-    """Do what another process asks for; the faults that are active then."""
+def control(
+    faults: Faults, body: bytes, cut_connections: Callable[[], None] | None = None
+) -> list[Fault]:
+    """Do what another process asks for; the faults that are active then.
+
+    `cut_connections` spares the connection of who asks, if he has one: his answer goes over it.
+    """
     try:
         order = json.loads(body)
         match order:
@@ -327,10 +371,12 @@ def control(faults: Faults, body: bytes) -> list[Fault]:
                 faults.clear()
             case {"clear": int(id)}:
                 faults.clear(Fault(kind=FaultKind.CUT, id=id))
+            case {"cut_connections": True}:
+                (cut_connections or faults.cut_connections)()
             case {"list": True}:
                 pass
             case _:
-                raise MalformedBody("neither add, nor clear, nor list")
+                raise MalformedBody("neither add, nor clear, nor cut_connections, nor list")
     except (ValueError, RecursionError) as error:
         raise MalformedBody(f"not JSON: {error}") from error
     return faults.active()

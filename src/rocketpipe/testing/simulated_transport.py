@@ -70,7 +70,9 @@ class Conditions:
     def delay(self) -> float:
         delay = self.dice.uniform(self.options.delay_min, self.options.delay_max)
         if self.dice.random() < self.options.spike_chance:
-            delay += self.dice.uniform(0, self.options.spike_max)
+            spike = self.dice.uniform(0, self.options.spike_max)
+            self.note(f"a piece takes {spike:.6f} s longer")
+            delay += spike
         return delay
 
     def split(self, data: bytes) -> Iterator[bytes]:

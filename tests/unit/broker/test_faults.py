@@ -28,8 +28,10 @@ from rocketpipe.remoting.connection import Connection
 from rocketpipe.wire.frame import RemotingCommand
 from rocketpipe.wire.requests.reading import GetMaxOffset
 from tests.unit.broker.bench import Bench, messages, send, send_header, simulated
+from tests.unit.broker.reading import HELD, pull
 
 SEND = RequestCode.SEND_MESSAGE_V2
+PULL = RequestCode.PULL_MESSAGE
 
 
 class Time:
@@ -139,6 +141,20 @@ def test_there_is_an_end_to_faults() -> None:
         ({"delay": -1}, "a delay of -1"),
         ({"delay": (2, 1)}, "a delay of"),
         ({"delay": "1"}, "a delay of"),
+        ({"delay": [1, 2]}, "a delay of"),
+        ({"delay": 10**400}, "a delay of"),
+        ({"kind": "delay"}, "kind is 'delay'"),
+        ({"code": "310"}, "code is '310'"),
+        ({"code": b"310"}, "code is b'310'"),
+        ({"code": True}, "code is True"),
+        ({"code": 1.5}, "code is 1.5"),
+        ({"code": 1 << 31}, "code is 2147483648"),
+        ({"code": [310, "310"]}, "code is "),
+        ({"code": [None]}, "code is "),
+        ({"topic": 7}, "topic is 7"),
+        ({"remark": None}, "remark is None"),
+        ({"response_code": "2"}, "response_code is '2'"),
+        ({"response_code": None}, "response_code is None"),
         ({"kind": FaultKind.FILL_DISK, "topic": "orders"}, "whatever is asked"),
         ({"kind": FaultKind.DETACH_SLAVES, "times": 1}, "whatever is asked"),
         ({"kind": FaultKind.STOP, "code": 10}, "whatever is asked"),
@@ -249,6 +265,37 @@ async def test_who_asks_is_cut_off(bench: Bench) -> None:
             assert client.lost is not None
 
 
+@simulated
+async def test_all_are_cut_off_at_once_who_ask_for_nothing_too(bench: Bench) -> None:
+    cut = RemotingCommand(CONTROL_FAULTS, {}, b'{"cut_connections": true}')
+    async with (
+        bench.broker(faults_enable=True) as broker,
+        bench.client(broker.address) as idle,
+        bench.client(broker.address) as waiting,
+        bench.client(broker.address._replace(port=broker.address.port - 2)) as on_vip,
+        bench.client(broker.address) as asking,
+    ):
+        await send(asking)
+        pulling = asyncio.create_task(pull(waiting, sys_flag=HELD, queue_offset=1))
+        await asyncio.sleep(1)
+        fault = broker.faults.busy()
+        answer = await asking.invoke(cut, timeout=3)
+        assert decode_faults(answer.body) == [fault]
+        await asyncio.sleep(0.1)
+        assert all(each.lost is not None for each in (idle, waiting, on_vip))
+        assert asking.lost is None  # he has had to be told
+        with pytest.raises(ConnectionLost):
+            await pulling
+        broker.faults.clear()
+        async with bench.client(broker.address) as back:
+            await send(back)
+            broker.faults.cut_connections()
+            await asyncio.sleep(0.1)
+            assert back.lost is not None
+            assert asking.lost is not None
+    broker.faults.cut_connections()  # of which there are none
+
+
 CAUSES: dict[str, Callable[..., Fault]] = {
     "delay": lambda faults, **when: faults.delay(5.0, **when),
     "refuse": lambda faults, **when: faults.refuse(ResponseCode.NO_PERMISSION, **when),
@@ -328,6 +375,67 @@ async def test_what_is_frozen_is_done_when_the_fault_is_over(bench: Bench) -> No
         await sending
 
 
+FREEZES: list[dict[str, Any]] = [{}, {"code": PULL}, {"topic": "orders"}, {"seconds": 7.0}]
+
+
+@pytest.mark.parametrize("when", FREEZES, ids=str)
+def test_a_pull_that_waited_before_the_freeze_is_answered_after_it(when: dict[str, Any]) -> None:
+    @simulated
+    async def play(bench: Bench) -> None:
+        async with bench.broker() as broker, bench.client(broker.address) as client:
+            await send(client, properties={"UNIQ_KEY": "U1", "DELAY": "2"})  # in 5 s
+            waiting = [
+                asyncio.create_task(pull(client, sys_flag=HELD, suspend_timeout_millis=wait_ms))
+                for wait_ms in (1000, 100_000)
+            ]
+            await asyncio.sleep(0.5)
+            assert len(broker.held_pulls) == 2
+            began = now()
+            fault = broker.faults.freeze(**when)
+            await asyncio.sleep(6.5)
+            # The time of the first was up, and there was a message for the second.
+            assert len(broker.held_pulls) == 0
+            assert len(messages(broker)) == 1
+            assert not any(each.done() for each in waiting)
+            if "seconds" not in when:
+                broker.faults.clear(fault)
+            codes = [(await each).code for each in waiting]
+            assert now() - began == pytest.approx(when.get("seconds", 6.5), abs=0.05)
+            assert codes == [ResponseCode.PULL_NOT_FOUND, ResponseCode.SUCCESS]
+
+    play()
+
+
+@simulated
+async def test_a_frozen_answer_meets_the_faults_that_are_there_when_it_thaws(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await send(client, properties={"UNIQ_KEY": "U1", "DELAY": "1"})
+        waiting = asyncio.create_task(pull(client, sys_flag=HELD, timeout=10.0))
+        await asyncio.sleep(0.5)
+        freeze = broker.faults.freeze()
+        await asyncio.sleep(2)
+        broker.faults.drop_answers()
+        broker.faults.clear(freeze)
+        with pytest.raises(RequestTimeout):
+            await waiting
+
+
+@simulated
+async def test_a_broker_that_ends_while_it_is_frozen_leaves_nothing_behind(bench: Bench) -> None:
+    tasks = len(asyncio.all_tasks())
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        await send(client, properties={"UNIQ_KEY": "U1", "DELAY": "1"})
+        waiting = asyncio.create_task(pull(client, sys_flag=HELD))
+        await asyncio.sleep(0.5)
+        broker.faults.freeze()
+        await asyncio.sleep(2)
+        assert len(broker.held_pulls) == 0
+    with pytest.raises(ConnectionLost):
+        await waiting
+    await asyncio.sleep(1)
+    assert len(asyncio.all_tasks()) == tasks
+
+
 @simulated
 async def test_a_full_disk_takes_no_message_until_there_is_room(bench: Bench) -> None:
     async with bench.broker() as broker, bench.client(broker.address) as client:
@@ -364,5 +472,6 @@ async def test_others_control_faults_only_where_that_is_allowed(bench: Bench) ->
         assert decode_faults(answer.body) == []
     for bad in (b"{", b"{}", b'{"add": {"kind": "x"}}', b'{"add": {"kind": "cut", "oops": 1}}'):
         assert (await order(allowed, bad)).code == ResponseCode.SYSTEM_ERROR
-    bad = b'{"add": {"kind": "cut", "times": 0}}'
-    assert (await order(allowed, bad)).code == ResponseCode.INVALID_PARAMETER
+    for senseless in (b'"times": 0', b'"code": "310"', b'"code": [310, "310"]'):
+        bad = b'{"add": {"kind": "cut", %s}}' % senseless
+        assert (await order(allowed, bad)).code == ResponseCode.INVALID_PARAMETER

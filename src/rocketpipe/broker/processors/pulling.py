@@ -62,6 +62,7 @@ class PullProcessor:
             answer = self._pull(connection, request, held.pull, may_hold=False)
         except Exception as error:
             answer = failure_answer(request, error)
+        request.ext_fields = {"topic": held.pull.topic}  # by which faults may choose whom they meet
         connection.answer(request, answer)
 
     def _pull(

@@ -64,7 +64,11 @@ class GroupAdmin(TopicAdmin, OffsetAdmin):
         await self._ask_each(masters, request, config.encode(), doing=doing)
 
     async def delete_group(self, group: str, *, keep_offsets: bool = False) -> None:
-        """Delete a group, its retry and dead letter topics, and how far it was."""
+        """Delete a group, its retry and dead letter topics, and how far it was.
+
+        With `keep_offsets`, a 5.5 broker of Apache's that makes groups by itself makes this one
+        anew at once, with the settings it has for new ones.
+        """
         await self._require_group(group)
         masters = await self._masters()
         request = DeleteSubscriptiongroup(

@@ -20,7 +20,7 @@ from rocketpipe.wire.requests.reading import (
 
 TOOLS_GROUP = "TOOLS_CONSUMER"  # every broker has it
 QUERY_MAX = 32
-COPIES_MAX = 64  # what brokers give at most
+QUERY_RESULTS_MAX = 64  # what brokers give at most
 QUERIES_IN_FLIGHT_MAX = 64
 UNIQUE_ID = "U"  # the part of the index in which 5.5 may keep producers' ids
 LONG_MAX = (1 << 63) - 1
@@ -63,8 +63,13 @@ class MessageAdmin(Asking):
         """
         if limit < 1:
             raise ClientError(f"limit is {limit}: it must be a whole number from 1")
+        # Apache's index rounds times down to a second: what it has since a second before holds all
+        # that are wanted, and what it has until the end may be too young, so we ask for more.
+        count = limit if end_ms is None else max(limit, QUERY_RESULTS_MAX)
         end_ms = LONG_MAX if end_ms is None else end_ms
-        return (await self._query(topic, key, limit, begin_ms, end_ms))[-limit:]
+        found = await self._query(topic, key, count, max(0, begin_ms - 1000), end_ms)
+        in_time = [each for each in found if begin_ms <= each.store_timestamp_ms <= end_ms]
+        return in_time[-limit:]
 
     async def copies(
         self, topic: str, message_ids: Iterable[str], *, brokers: Collection[str] = ()
@@ -84,7 +89,7 @@ class MessageAdmin(Asking):
         async def find(message_id: str) -> list[StoredMessage]:
             async with room:
                 return await self._query_at(
-                    servers, topic, message_id, COPIES_MAX, 0, LONG_MAX, is_unique_id=True
+                    servers, topic, message_id, QUERY_RESULTS_MAX, 0, LONG_MAX, is_unique_id=True
                 )
 
         ids = list(dict.fromkeys(message_ids))

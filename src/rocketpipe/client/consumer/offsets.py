@@ -30,8 +30,11 @@ log = logging.getLogger(__name__)
 class OffsetStore(Protocol):
     """Where a group's offsets are kept."""
 
-    async def read(self, queue: MessageQueue) -> int | None:
-        """The offset to go on from; None if the group never was here."""
+    async def read(self, queue: MessageQueue, *, is_exact: bool = False) -> int | None:
+        """The offset to go on from; None if the group never was here.
+
+        Unless `is_exact`, 0 too may mean that, while the queue still has its first message.
+        """
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> None:
         """Keep these; MQError or OSError when some could not be kept."""
@@ -81,11 +84,12 @@ class RemoteOffsets:
         self._ends = QueueEnds(instance)
         self._group = group
 
-    async def read(self, queue: MessageQueue) -> int | None:
+    async def read(self, queue: MessageQueue, *, is_exact: bool = False) -> int | None:
         request = QueryConsumerOffset(
             consumer_group=self._group,
             topic=queue.topic,
             queue_id=queue.queue_id,
+            set_zero_if_not_found=False if is_exact else None,  # 4.x does not know of it: 0
             broker_name=queue.broker_name,
         )
         try:
@@ -138,7 +142,7 @@ class LocalOffsets:
         self._file = folder / client_id / group / "offsets.json"
         self._offsets = self._load()
 
-    async def read(self, queue: MessageQueue) -> int | None:
+    async def read(self, queue: MessageQueue, *, is_exact: bool = False) -> int | None:
         return self._offsets.get(queue)
 
     async def write(self, offsets: Mapping[MessageQueue, int]) -> None:
@@ -173,7 +177,10 @@ async def first_offset(
     # Asked for before the broker says that the group is new here: of a queue that is only being
     # made, a broker may say so, and a message that comes right after that would be missed.
     begin = await _begin(ends, settings.consume_from, queue, is_retry=is_retry)
-    stored = await store.read(queue)
+    # A time says itself what a group is not to miss, so a young queue need not be read from its
+    # first message on. Of retries it says nothing.
+    is_exact = isinstance(settings.consume_from, int) and not is_retry
+    stored = await store.read(queue, is_exact=is_exact)
     return stored if stored is not None and stored >= 0 else begin
 
 

@@ -47,6 +47,7 @@ class Orderly:
         self._is_held = is_held
         self.workers = workers(listener, settings.workers, self._done, in_a_hurry=True)
         self._lines: dict[ProcessQueue, _Line] = {}
+        self._is_closed = False
 
     def take(self, process_queue: ProcessQueue, messages: Sequence[StoredMessage]) -> None:
         line = self._lines.get(process_queue)
@@ -74,6 +75,7 @@ class Orderly:
 
     async def close(self) -> None:
         """Let listeners return, for as long as closing may take."""
+        self._is_closed = True  # what would come next is not at work: locks shall be given back
         await self.workers.close(self._settings.close_timeout)
 
     def is_at_work(self, queue: MessageQueue) -> bool:
@@ -82,9 +84,9 @@ class Orderly:
         return any(each.process_queue.queue == queue and each.batch is not None for each in lines)
 
     def _go_on(self, line: _Line) -> None:
-        if line.batch is not None or line.is_resting or not self._may_start(line):
+        if self._is_closed or line.batch is not None or line.is_resting:
             return
-        if not line.messages:
+        if not line.messages or not self._may_start(line):
             return
         count = min(self._settings.consume_batch_size, len(line.messages))
         messages = [line.messages.popleft() for _ in range(count)]

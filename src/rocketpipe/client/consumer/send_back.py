@@ -64,6 +64,16 @@ class SendBack:
         except MQError as error:
             log.warning("message %s could not be sent back: %s", message.message_id, error)
             await self.send_anew(message, delay_level)
+        else:
+            self._look_for_retries_at(queue.broker_name)
+
+    def _look_for_retries_at(self, broker_name: str) -> None:
+        """Know soon that they are there: each broker makes the topic when the group greets it, and
+        a NameServer that was asked right then did not know of all yet."""
+        topic = retry_topic(self._group)
+        route = self._instance.routes.find(topic)
+        if route is None or broker_name not in route.brokers:
+            self._instance.routes.refresh_soon(topic)
 
     async def send_anew(self, message: StoredMessage, delay_level: int = 0) -> None:
         """The same as a message of our own to the retry topic, which any broker may take.

@@ -26,7 +26,8 @@ class ConsumerSettings(ClientSettings):
     """Put before topics and groups on the wire, so that several users can share a cluster."""
     consume_from: str | int = LAST
     """Where a group begins in a queue of which it has no offset yet: `first`, `last`, or a time in
-    ms since 1970. A broker that still holds a young queue's first message says first for last."""
+    ms since 1970. A broker that still holds a young queue's first message says first for last, and
+    one of 4.x for a time too."""
     allocation: str | Callable[..., Any] = "averagely"
     """How the members of a group share queues: averagely, circle, consistent-hash, or a function
     such as `by_config` and `by_machine_room` give; it is asked about each topic, and about the one

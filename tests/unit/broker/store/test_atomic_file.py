@@ -37,6 +37,7 @@ async def test_a_damaged_content_gives_way_to_the_one_before() -> None:
     assert file.load(json.loads) is None
 
 
+@pytest.mark.final
 @pytest.mark.parametrize("seed", range(100))
 def test_a_crash_leaves_the_old_or_the_new_and_never_half(seed: int) -> None:
     disk = SimulatedDisk(seed)

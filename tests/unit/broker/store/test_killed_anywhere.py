@@ -67,6 +67,7 @@ async def live_on(disk: SimulatedDisk, books: Books) -> None:
         books.check(store)
 
 
+@pytest.mark.final
 @pytest.mark.slow
 def test_what_was_acknowledged_is_there_whichever_change_was_the_last() -> None:
     for changes in itertools.count():

@@ -54,6 +54,7 @@ async def test_a_slave_has_what_its_master_has() -> None:
         assert disks[1].content(LOG / name) == disks[0].content(LOG / name)
 
 
+@pytest.mark.final
 @pytest.mark.parametrize("seed", range(20))
 def test_the_copy_may_come_in_any_pieces_and_the_slave_may_be_killed(seed: int) -> None:
     @simulated

@@ -30,7 +30,7 @@ class FakeStore:
     def __init__(self, stored: int | None) -> None:
         self._stored = stored
 
-    async def read(self, queue: MessageQueue) -> int | None:
+    async def read(self, queue: MessageQueue, *, is_exact: bool = False) -> int | None:
         return self._stored
 
 
@@ -64,6 +64,18 @@ async def test_a_new_group_misses_nothing_of_a_young_queue(bench: ConsumerBench)
         await consumer.subscribe("orders")
         await bench.send("orders", 5, queue=queue)
         assert (await consumer.poll())[0].queue_offset == 0
+
+
+@simulated()
+async def test_a_time_counts_in_a_young_queue_too(bench: ConsumerBench) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    await bench.send("orders", 3, queue=queue)
+    await asyncio.sleep(1)
+    since_ms = bench.clock.wall_ms()
+    await bench.send("orders", 2, queue=queue)
+    async with bench.pull_consumer(consume_from=since_ms) as consumer:
+        await consumer.subscribe("orders")
+        assert [message.queue_offset for message in await consumer.poll()] == [3, 4]
 
 
 def test_local_offsets_survive_a_damaged_file(tmp_path: Path) -> None:

@@ -62,6 +62,23 @@ async def test_order_is_kept_while_members_come_and_go(bench: ConsumerBench) -> 
 
 
 @simulated()
+async def test_who_closes_with_messages_waiting_leaves_no_locks_behind(
+    bench: ConsumerBench,
+) -> None:
+    (queue,) = await bench.create_topic("orders", queues=1)
+    await bench.send("orders", 50, queue=queue)
+    witness = Witness(takes=0.5)
+    async with bench.push_consumer(witness, orderly=True):
+        await asyncio.sleep(5)
+    count = witness.count
+    async with bench.push_consumer(witness, orderly=True, pid=3):
+        await asyncio.sleep(5)  # and not once the locks have run out, after a minute
+    assert 0 < count < 12
+    assert witness.count > count
+    assert witness.seen[queue] == list(range(witness.count))
+
+
+@simulated()
 async def test_a_queue_whose_message_fails_rests_and_others_do_not(bench: ConsumerBench) -> None:
     first, second = await bench.create_topic("orders", queues=2)
     for queue in (first, second):

@@ -174,6 +174,27 @@ async def test_a_message_that_fails_comes_again_and_again_and_then_is_a_dead_let
         assert letter.body == sent[1]
 
 
+@simulated(brokers=2)
+async def test_a_broker_that_is_new_to_the_group_brings_messages_again_as_soon_as_the_others(
+    bench: ConsumerBench,
+) -> None:
+    both, bench.brokers = bench.brokers, bench.brokers[:1]
+    await bench.create_topic("orders", queues=1)
+    tries: list[float] = []
+
+    async def listen(messages: list[StoredMessage]) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        if not messages[0].reconsume_times:
+            raise ZeroDivisionError
+
+    async with bench.push_consumer(listen):
+        bench.brokers = both
+        (_, queue) = await bench.create_topic("orders", queues=1)
+        await bench.send("orders", 1, queue=queue)
+        await asyncio.sleep(60)
+    assert 10 <= tries[1] - tries[0] < 16
+
+
 @simulated()
 async def test_a_listener_says_which_messages_to_bring_again_and_when(bench: ConsumerBench) -> None:
     (queue,) = await bench.create_topic("orders", queues=1)
@@ -287,10 +308,24 @@ async def test_pulling_waits_for_the_listener(bench: ConsumerBench) -> None:
         await asyncio.sleep(10)
         assert 150 <= consumer._cache.messages < 150 + 64
         assert max(each.process_queue.count for each in consumer._assigned.values()) < 100 + 32
+
+
+@simulated()
+async def test_pulling_waits_for_the_listener_by_bytes_too(bench: ConsumerBench) -> None:
+    queues = await bench.create_topic("orders", queues=2)
+    for queue in queues:
+        await bench.send("orders", 400, queue=queue)
+    # Far below the limits by count. A pull brings 32 bodies of 10 bytes at most, and none is asked
+    # for once there is enough.
+    pull = 32 * 10
     collect = Collector(takes=1000)
-    async with bench.push_consumer(collect, queue_bytes_max=500, **limits) as consumer:
+    async with bench.push_consumer(collect, queue_bytes_max=500, close_timeout=1) as consumer:
         await asyncio.sleep(10)
-        assert consumer._cache.bytes < 2 * (500 + 32 * 10)
+        for each in (consumer._assigned[queue].process_queue for queue in queues):
+            assert 500 <= each.bytes < 500 + pull
+    async with bench.push_consumer(collect, "other", bytes_max=700, close_timeout=1) as consumer:
+        await asyncio.sleep(10)
+        assert 700 <= consumer._cache.bytes < 700 + 2 * pull
 
 
 @simulated()
