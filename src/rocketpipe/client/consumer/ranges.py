@@ -249,7 +249,10 @@ class RangeReader:
         elif pulled.is_reset:  # no concern of ours, who know which range we want
             await asyncio.sleep(RETRY_PAUSE)
         else:
-            span.next_offset = self._over_gap(offset, span.end, pulled)
+            found = self._over_gap(offset, span.end, pulled)
+            for each in self._spans:  # they have asked for what is not there, too
+                if not each.is_asked:
+                    each.next_offset = max(each.next_offset, found)
 
     async def _pull(self, offset: int, messages_max: int) -> Pulled:
         """An answer; for the end of a queue a little later, as a queue follows the log."""

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from logging.handlers import BufferingHandler
 from typing import Any
 
 import pytest
 
 from rocketpipe.client.consumer import ranges
+from rocketpipe.client.consumer.settings import PullConsumerSettings
 from rocketpipe.client.consumer.subscriptions import Expression, Sql92
 from rocketpipe.codes import RequestCode, ResponseCode
 from rocketpipe.errors import BrokerError, InvalidSetting, MalformedRecord, NoRoute, OffsetGap
@@ -163,11 +165,20 @@ async def test_a_queue_that_ends_before_the_range_does_is_a_gap(cluster: Simulat
 
 
 @simulated()
-async def test_a_large_gap_is_not_walked_through(cluster: SimulatedCluster) -> None:
+async def test_a_large_gap_is_not_walked_through_and_told_once(cluster: SimulatedCluster) -> None:
     queue = FakeQueue(cluster.brokers[0], range(1_000_000, 1_000_064))
-    found = flat(await read(cluster, 0, 1_000_064, skip_gaps=True))
+    told = BufferingHandler(100)
+    ranges.log.addHandler(told)
+    try:
+        found = flat(await read(cluster, 0, 1_000_064, skip_gaps=True))
+    finally:
+        ranges.log.removeHandler(told)
     assert found == list(range(1_000_000, 1_000_064))
-    assert len(queue.asked) < 30
+    # All that may be on their way, the first once more, and what is there.
+    assert len(queue.asked) <= PullConsumerSettings.pulls_in_flight_max + 3
+    gaps = [text for record in told.buffer if "are gone" in (text := record.getMessage())]
+    assert len(gaps) == 1
+    assert gaps[0].endswith("offsets from 0 up to 1000000 are gone")
 
 
 @simulated()
