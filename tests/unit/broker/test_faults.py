@@ -158,6 +158,8 @@ def test_there_is_an_end_to_faults() -> None:
         ({"kind": FaultKind.FILL_DISK, "topic": "orders"}, "whatever is asked"),
         ({"kind": FaultKind.DETACH_SLAVES, "times": 1}, "whatever is asked"),
         ({"kind": FaultKind.STOP, "code": 10}, "whatever is asked"),
+        ({"kind": FaultKind.STAND_STILL, "seconds": 1.0, "topic": "x"}, "whatever is asked"),
+        ({"kind": FaultKind.STAND_STILL}, "stand_still needs seconds"),
         ({"kind": FaultKind.KILL, "times": 1}, "whatever is asked"),
     ],
 )
