@@ -423,6 +423,18 @@ async def test_a_frozen_answer_meets_the_faults_that_are_there_when_it_thaws(ben
 
 
 @simulated
+async def test_an_answer_that_is_late_already_is_frozen_too_and_delayed_once(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        broker.faults.delay(2.0)
+        began = now()
+        sending = asyncio.create_task(client.request(send_header(), b"x", timeout=60.0))
+        await asyncio.sleep(1)
+        broker.faults.freeze(seconds=4.0)
+        await sending
+        assert now() - began == pytest.approx(5.0, abs=0.1)
+
+
+@simulated
 async def test_a_broker_that_ends_while_it_is_frozen_leaves_nothing_behind(bench: Bench) -> None:
     tasks = len(asyncio.all_tasks())
     async with bench.broker() as broker, bench.client(broker.address) as client:
