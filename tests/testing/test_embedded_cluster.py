@@ -20,6 +20,7 @@ from rocketpipe.errors import (
     IllegalState,
     InvalidSetting,
     NoNameServer,
+    RequestTimeout,
     SendFailed,
 )
 from rocketpipe.remoting.tls import TlsSettings
@@ -209,6 +210,32 @@ def test_faults_come_from_elsewhere_too(cluster: EmbeddedCluster) -> None:
     assert faults.active() == []
     with pytest.raises(InvalidSetting, match="a function can't travel"):
         faults.delay(lambda: 1.0)
+
+
+def test_a_whole_broker_may_be_told_from_elsewhere_to_stand_still(cluster: EmbeddedCluster) -> None:
+    broker = cluster.broker("broker-a")
+    queue = MessageQueue("still", "broker-a", 0)
+    with producer_at(cluster) as producer:
+        while producer.send(Message("still", b"x")).queue.broker_name != "broker-a":
+            pass  # until the topic is there
+        BrokerFaults(broker.address, timeout=30.0).stand_still(seconds=4.0)
+        threading.Event().wait(0.5)  # it has answered, and goes on for a moment
+        with pytest.raises(RequestTimeout):  # and no refusal to connect
+            BrokerFaults(broker.address, timeout=0.5).active()
+        with pytest.raises(SendFailed):
+            producer.send(Message("still", b"x"), queue=queue, timeout=0.5)
+        assert BrokerFaults(cluster.broker("broker-b").address, timeout=30.0).active() == []
+        wait_until(lambda: not broker.faults.active())
+        assert producer.send(Message("still", b"x"), queue=queue).status is SendStatus.SEND_OK
+
+
+def test_one_that_stands_still_may_be_told_here_that_it_is_over() -> None:
+    with EmbeddedCluster() as cluster, producer_at(cluster) as producer:
+        producer.send(Message("still", b"x"))
+        cluster.broker("broker-a").faults.stand_still(seconds=600.0)
+        threading.Event().wait(0.5)
+        cluster.heal()
+        assert producer.send(Message("still", b"x")).status is SendStatus.SEND_OK
 
 
 @pytest.mark.parametrize("end", [FaultControl.stop, FaultControl.kill])

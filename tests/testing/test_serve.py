@@ -15,7 +15,13 @@ import pytest
 
 import rocketpipe
 from rocketpipe import Admin, Message, MessageQueue, Producer, SendStatus
-from rocketpipe.errors import BrokerError, ConnectFailed, ConnectionLost, SendFailed
+from rocketpipe.errors import (
+    BrokerError,
+    ConnectFailed,
+    ConnectionLost,
+    RequestTimeout,
+    SendFailed,
+)
 from rocketpipe.testing import BrokerFaults
 from tests.apache.programs import java_program
 
@@ -166,6 +172,24 @@ def test_others_may_stop_and_kill_a_broker_for_a_time(how: tuple[str, ...]) -> N
                 else:
                     pytest.fail("the broker did not come back")
                 assert faults.active() == []
+
+
+@pytest.mark.parametrize("how", [(), ("--processes",)], ids=["one", "processes"])
+def test_others_may_make_a_broker_stand_still(how: tuple[str, ...]) -> None:
+    """And with it those that share its process."""
+    with serving(*FREE, "--brokers", "2", "--json", "--faults", *how) as process:
+        first, second = (each["address"] for each in json.loads(said(process))["brokers"])
+        BrokerFaults(first, timeout=30.0).cut_connections()  # of which there are none
+        BrokerFaults(first, timeout=30.0).stand_still(seconds=5.0)
+        threading.Event().wait(0.5)  # it has answered, and goes on for a moment
+        with pytest.raises(RequestTimeout):
+            BrokerFaults(first, timeout=0.5).active()
+        if how:
+            assert BrokerFaults(second, timeout=3.0).active() == []
+        else:
+            with pytest.raises(RequestTimeout):
+                BrokerFaults(second, timeout=0.5).active()
+        assert BrokerFaults(first, timeout=30.0).active() == []
 
 
 def test_faults_must_be_allowed() -> None:

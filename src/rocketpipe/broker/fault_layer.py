@@ -39,8 +39,8 @@ class FaultLayer:
         self._dice = dice
         self._held: set[asyncio.TimerHandle] = set()
         self._frozen: dict[asyncio.Event, None] = {}
-        # Answers, by the fault that they met.
-        self._frozen_answers: dict[int, list[tuple[Connection, RemotingCommand, Outcome]]] = {}
+        # What sends the answers that are frozen, by the fault that they met.
+        self._frozen_answers: dict[int, list[Callable[[], None]]] = {}
         self._thawing: set[asyncio.Task[None]] = set()
 
     def around(self, dispatch: Handler) -> Handler:
@@ -74,20 +74,17 @@ class FaultLayer:
         """Whether this answer is not to be sent now; it is sent later if it is only late."""
         if not self._faults or answer is None or request.code == CONTROL_FAULTS:
             return False
-        topic = topic_of(request)
-        # It may have been asked before the broker froze, as pulls are that wait for messages.
-        fault = self._faults.take({FaultKind.FREEZE}, request.code, topic)
-        if fault is None:
-            fault = self._faults.take(AFTER, request.code, topic)
-        if fault is None or self._held_count() >= HELD_ANSWERS_MAX:
+        if self._freezes(request, lambda: connection.answer(request, answer)):
+            return True
+        fault = self._faults.take(AFTER, request.code, topic_of(request))
+        if fault is None or self._is_full():
             return False
-        if fault.kind is FaultKind.FREEZE:
-            self._freeze(fault, connection, request, answer)
-        elif fault.kind is FaultKind.DELAY:
+        if fault.kind is FaultKind.DELAY:
 
             def send() -> None:
                 self._held.discard(handle)
-                connection.answer_now(request, answer)
+                if not self._freezes(request, send):
+                    connection.answer_now(request, answer)
 
             loop = asyncio.get_running_loop()
             handle = loop.call_later(fault.seconds_to_wait(self._dice), send)
@@ -114,23 +111,30 @@ class FaultLayer:
         for task in self._thawing:
             task.cancel()
 
-    def _held_count(self) -> int:
-        return len(self._held) + sum(map(len, self._frozen_answers.values()))
+    def _is_full(self) -> bool:
+        frozen = sum(map(len, self._frozen_answers.values()))
+        return len(self._held) + frozen >= HELD_ANSWERS_MAX
 
-    def _freeze(
-        self, fault: Fault, connection: Connection, request: RemotingCommand, answer: Outcome
-    ) -> None:
+    def _freezes(self, request: RemotingCommand, send: Callable[[], None]) -> bool:
+        """Whether this answer is frozen; it is sent when that is over.
+
+        It was asked for before the broker froze, as pulls are that wait for messages.
+        """
+        fault = self._faults.take({FaultKind.FREEZE}, request.code, topic_of(request))
+        if fault is None or self._is_full():
+            return False
         if fault.id not in self._frozen_answers:
             self._frozen_answers[fault.id] = []
             task = asyncio.get_running_loop().create_task(self._thaw(fault))
             self._thawing.add(task)
             task.add_done_callback(self._thawing.discard)
-        self._frozen_answers[fault.id].append((connection, request, answer))
+        self._frozen_answers[fault.id].append(send)
+        return True
 
     async def _thaw(self, fault: Fault) -> None:
         await self._wait_over(fault)
-        for connection, request, answer in self._frozen_answers.pop(fault.id):
-            connection.answer(request, answer)  # which may be delayed or dropped now
+        for send in self._frozen_answers.pop(fault.id):
+            send()
 
     async def _wait_over(self, fault: Fault) -> None:
         while (left := self._faults.seconds_left(fault)) > 0:

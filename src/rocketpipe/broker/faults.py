@@ -37,6 +37,7 @@ class FaultKind(StrEnum):
     FREEZE = "freeze"
     FILL_DISK = "fill_disk"
     DETACH_SLAVES = "detach_slaves"
+    STAND_STILL = "stand_still"
     STOP = "stop"
     KILL = "kill"
 
@@ -44,7 +45,8 @@ class FaultKind(StrEnum):
 BEFORE = frozenset({FaultKind.REFUSE, FaultKind.CUT, FaultKind.FREEZE})  # instead of handling it
 AFTER = frozenset({FaultKind.DELAY, FaultKind.DROP_ANSWERS})  # when it is to be answered
 DOWN = frozenset({FaultKind.STOP, FaultKind.KILL})  # nobody is there to ask
-_ALL_THE_TIME = frozenset({FaultKind.FILL_DISK, FaultKind.DETACH_SLAVES}) | DOWN
+WHOLE = DOWN | {FaultKind.STAND_STILL}  # of the server, by whoever runs it
+_ALL_THE_TIME = frozenset({FaultKind.FILL_DISK, FaultKind.DETACH_SLAVES}) | WHOLE
 
 
 class When(TypedDict, total=False):
@@ -88,6 +90,8 @@ class Fault:
             raise InvalidSetting(f"times is {self.times!r}: it must be a whole number above 0")
         if self.seconds is not None and not (_is_duration(self.seconds) and self.seconds > 0):
             raise InvalidSetting(f"seconds is {self.seconds!r}: it must be a number above 0")
+        if self.kind is FaultKind.STAND_STILL and self.seconds is None:
+            raise InvalidSetting(f"{self.kind} needs seconds: nobody could tell it that it is over")
         match self.delay:
             case tuple((low, high)) if _is_duration(low) and _is_duration(high) and low <= high:
                 pass
@@ -192,6 +196,10 @@ class FaultControl(ABC):
     def detach_slaves(self, *, seconds: float | None = None) -> Fault:
         """Slaves lose the master's log, and do not get it back."""
         return self.add(Fault(kind=FaultKind.DETACH_SLAVES, seconds=seconds))
+
+    def stand_still(self, *, seconds: float) -> Fault:
+        """The whole server hangs: connections stay open, and it neither hears nor says a thing."""
+        return self.add(Fault(kind=FaultKind.STAND_STILL, seconds=seconds))
 
     def stop(self, *, seconds: float | None = None) -> Fault:
         """The broker ends in order, and comes back by itself when the fault is over."""

@@ -7,6 +7,7 @@ that it takes to start one is in its ServerPlan, which is plain enough to travel
 import asyncio
 import logging
 import math
+import threading
 from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from rocketpipe.broker.broker import Broker
-from rocketpipe.broker.faults import DOWN, Fault, FaultKind, Faults
+from rocketpipe.broker.faults import WHOLE, Fault, FaultKind, Faults
 from rocketpipe.broker.settings import BrokerSettings
 from rocketpipe.clock import SystemClock
 from rocketpipe.errors import MQError
@@ -171,7 +172,7 @@ class BrokerCore(ServerCore):
         self._server = broker
 
     async def _obey_faults(self) -> None:
-        """Go down when a fault says so, and come back when it is over."""
+        """Go down or stand still when a fault says so, and come back when it is over."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def on_changed() -> None:
@@ -180,8 +181,11 @@ class BrokerCore(ServerCore):
         self.faults.on_changed.add(on_changed)
         try:
             while True:
-                if (fault := self.faults.take(DOWN)) is not None:
+                if (fault := self.faults.take(WHOLE)) is not None:
                     await asyncio.sleep(ANSWERED_BY_THEN)
+                    if fault.kind is FaultKind.STAND_STILL:
+                        self._stand_still(fault)
+                        continue
                     async with self._changing:
                         await self._go_down(fault.kind)
                     await self._wait_over(fault, changed)
@@ -191,6 +195,17 @@ class BrokerCore(ServerCore):
                     changed.clear()
         finally:
             self.faults.on_changed.discard(on_changed)
+
+    def _stand_still(self, fault: Fault) -> None:
+        """Block this thread, and with it the event loop and all that runs on it."""
+        changed = threading.Event()
+        self.faults.on_changed.add(changed.set)
+        try:
+            while (left := self.faults.seconds_left(fault)) > 0:
+                changed.wait(left)
+                changed.clear()
+        finally:
+            self.faults.on_changed.discard(changed.set)
 
     async def _go_down(self, kind: FaultKind) -> None:
         await (super().stop() if kind is FaultKind.STOP else super().kill())

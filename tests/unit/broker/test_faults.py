@@ -158,6 +158,8 @@ def test_there_is_an_end_to_faults() -> None:
         ({"kind": FaultKind.FILL_DISK, "topic": "orders"}, "whatever is asked"),
         ({"kind": FaultKind.DETACH_SLAVES, "times": 1}, "whatever is asked"),
         ({"kind": FaultKind.STOP, "code": 10}, "whatever is asked"),
+        ({"kind": FaultKind.STAND_STILL, "seconds": 1.0, "topic": "x"}, "whatever is asked"),
+        ({"kind": FaultKind.STAND_STILL}, "stand_still needs seconds"),
         ({"kind": FaultKind.KILL, "times": 1}, "whatever is asked"),
     ],
 )
@@ -418,6 +420,18 @@ async def test_a_frozen_answer_meets_the_faults_that_are_there_when_it_thaws(ben
         broker.faults.clear(freeze)
         with pytest.raises(RequestTimeout):
             await waiting
+
+
+@simulated
+async def test_an_answer_that_is_late_already_is_frozen_too_and_delayed_once(bench: Bench) -> None:
+    async with bench.broker() as broker, bench.client(broker.address) as client:
+        broker.faults.delay(2.0)
+        began = now()
+        sending = asyncio.create_task(client.request(send_header(), b"x", timeout=60.0))
+        await asyncio.sleep(1)
+        broker.faults.freeze(seconds=4.0)
+        await sending
+        assert now() - began == pytest.approx(5.0, abs=0.1)
 
 
 @simulated
