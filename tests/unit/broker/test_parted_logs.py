@@ -277,6 +277,18 @@ async def test_a_slave_has_what_its_master_kept_behind_what_it_lost(bench: Bench
 
 
 @simulated
+async def test_a_master_whose_first_record_is_torn_has_slaves_as_well(bench: Bench) -> None:
+    disk = SimulatedDisk(7)
+    await copied(bench, disk)
+    bench.disk.flip_bit(LOG / f"{0:020}", 8 * 90)  # the length of its body
+    for name in ("checkpoint", "checkpoint.bak"):
+        bench.disk.remove(FOLDER / name)
+    async with bench.broker(store=SMALL) as master, follows(bench, disk) as slave:
+        await until(lambda: log_of(slave) == log_of(master))
+        assert bodies(slave) == bodies(master)
+
+
+@simulated
 async def test_a_slave_whose_disk_is_full_cuts_its_log_when_there_is_room(bench: Bench) -> None:
     disk = SimulatedDisk(7)
     await copied(bench, disk)
