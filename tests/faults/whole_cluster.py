@@ -7,6 +7,7 @@ had not synced; started again it finds what is left.
 import asyncio
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class Machine:
 class WholeCluster:
     """Two masters with sync flush; with `has_slave` the first is a SYNC_MASTER and has one.
 
-    `store` are settings of their stores, `settings` of the brokers.
+    `store` are other settings of their stores, `settings` of the brokers.
     """
 
     def __init__(
@@ -116,15 +117,17 @@ class WholeCluster:
             NetworkOptions(spike_chance=dice.choice([0.01, 0.03, 0.1]), spike_max=1.0),
         )
         self.clock = SimulatedClock(asyncio.get_running_loop())
-        store_settings = StoreSettings(
-            flush_disk_type="sync",
-            # Small, so that a short run meets the ends of files.
-            commit_log_segment_bytes=dice.choice([8192, 100_000]),
-            checkpoint_bytes=dice.choice([1000, 100_000]),
-            consume_queue_segment_entries=16,
-            index_slots=16,
-            index_entries_max=64,
-            message_bytes_max=4096,
+        store_settings = replace(
+            StoreSettings(
+                flush_disk_type="sync",
+                # Small, so that a short run meets the ends of files.
+                commit_log_segment_bytes=dice.choice([8192, 100_000]),
+                checkpoint_bytes=dice.choice([1000, 100_000]),
+                consume_queue_segment_entries=16,
+                index_slots=16,
+                index_entries_max=64,
+                message_bytes_max=4096,
+            ),
             **(store or {}),
         )
         self._settings = {"store": store_settings, **settings}

@@ -123,6 +123,51 @@ def test_our_slave_copies_an_apache_master(apache_master: ApacheCluster, tmp_pat
     asyncio.run(main())
 
 
+def test_our_slave_gives_way_to_an_apache_master_that_lost_its_end(
+    apache_master: ApacheCluster, tmp_path: Path
+) -> None:
+    async def follow(holds: Callable[[Broker], bool]) -> list[StoredMessage]:
+        slave = Broker(
+            settings(apache_master.namesrv, broker_role=BrokerRole.SLAVE, broker_id=1), tmp_path
+        )
+        await slave.start()
+        try:
+
+            async def is_so() -> bool:
+                return holds(slave)
+
+            await until(is_so)
+            return read(slave)
+        finally:
+            await slave.close()
+
+    async def main() -> None:
+        master = apache_master.broker("shared")
+        connection = await connect(AsyncioNetwork(), Address.parse(master.address), timeout=TIMEOUT)
+        assert [await send(connection, b"old %d" % number) for number in range(10)] == [0] * 10
+        assert bodies(await follow(lambda slave: len(read(slave)) == 10))[-1] == b"old 9"
+        place = (await pull(connection))[6].physical_offset
+        await connection.close()
+
+        # All but the first six were not on its disk when the power went.
+        master.kill()
+        (segment,) = master.folder.glob("**/commitlog/" + "0" * 20)
+        with segment.open("r+b") as file:
+            file.seek(place)
+            file.write(bytes(100_000))
+        master.start()
+        connection = await connect(AsyncioNetwork(), Address.parse(master.address), timeout=TIMEOUT)
+        assert [await send(connection, b"new %d" % number) for number in range(8)] == [0] * 8
+        has = await pull(connection)
+        expected = [b"old %d" % number for number in range(6)]
+        expected += [b"new %d" % number for number in range(8)]
+        assert bodies(has) == expected
+        assert await follow(lambda slave: read(slave) == has) == has
+        await connection.close()
+
+    asyncio.run(main())
+
+
 @only_5_5
 def test_an_apache_slave_copies_our_master(apache_version: str, tmp_path: Path) -> None:
     async def main(cluster: ApacheCluster) -> None:

@@ -6,7 +6,8 @@ its log; a frame of size 0 only says that it is there. Who hears nothing for lon
 
 A slave that has nothing yet is given the whole log (RocketMQ: its last file only). A master does
 not feed a slave whose log it can't continue: neither one that ends before ours begins, nor one that
-goes beyond our end, for its last part is not ours.
+goes beyond our end, for its last part is not ours. Whether all before is ours nobody asks: a slave
+of RocketMQ's can't tell, and ours compares by itself (see slave.py).
 """
 
 import asyncio

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocketpipe.broker.names import SCHEDULE_TOPIC
 from rocketpipe.codes import PROTOCOL_VERSION, RequestCode, ResponseCode
-from rocketpipe.errors import InvalidSetting
+from rocketpipe.errors import InvalidSetting, MalformedRecord
 from rocketpipe.remoting.connection import Connection
 from rocketpipe.remoting.dispatch import Handler, Refusal
 from rocketpipe.wire.bodies.route import KVTable
@@ -54,8 +54,6 @@ class _RuntimeProcessor:
         broker, store, settings = self._broker, self._store, self._settings
         stats, rates = store.stats, broker.rates
         used = str(store.disk_used_ratio())
-        first = store.record_at(store.min_physical_offset)
-        first_ms = decode_record(first, decompressing=False).store_timestamp_ms if first else -1
         return {
             "brokerVersionDesc": VERSION_NAME,
             "brokerVersion": str(PROTOCOL_VERSION),
@@ -80,7 +78,7 @@ class _RuntimeProcessor:
             "msgGetTotalTodayMorning": str(rates.got_this_morning),
             "msgGetTotalTodayNow": str(stats.messages_read),
             # The store.
-            "earliestMessageTimeStamp": str(first_ms),
+            "earliestMessageTimeStamp": str(self._earliest_ms()),
             "commitLogMinOffset": str(store.min_physical_offset),
             "commitLogMaxOffset": str(store.max_physical_offset),
             "commitLogDiskRatio": used,
@@ -116,6 +114,13 @@ class _RuntimeProcessor:
                 for level, offset in broker.delays.wrapper().offset_table.items()
             },
         }
+
+    def _earliest_ms(self) -> int:
+        first = self._store.record_at(self._store.min_physical_offset)
+        try:
+            return decode_record(first, decompressing=False).store_timestamp_ms if first else -1
+        except MalformedRecord:
+            return -1  # a log may begin with a damaged record, and its slaves ask for the rest
 
     def settings(self, connection: Connection, request: RemotingCommand) -> RemotingCommand:
         fields = {"version": self._version.encode().decode()}

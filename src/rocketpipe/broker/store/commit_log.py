@@ -17,6 +17,9 @@ from rocketpipe.broker.store.open_files import OpenFiles
 from rocketpipe.errors import StoreError
 from rocketpipe.wire.record import encode_blank
 
+SET_ASIDE = ".cut-"  # in the names of files that are no longer part of the log
+_COPIED_AT_ONCE = 1 << 20
+
 
 class CommitLog:
     """The bytes of the log and where they are; what they mean is for others to know."""
@@ -39,7 +42,7 @@ class CommitLog:
     def open(self) -> None:
         """Find the segments; the log ends where the last of them does."""
         self._disk.make_folder(self._folder)
-        names = self._disk.names(self._folder)
+        names = [name for name in self._disk.names(self._folder) if SET_ASIDE not in name]
         if strange := [name for name in names if not (len(name) == 20 and name.isdigit())]:
             raise StoreError(f"{self._folder} holds {strange[0]!r}, which is no part of a log")
         self._starts = [int(name) for name in names]
@@ -156,8 +159,31 @@ class CommitLog:
                 self._open_last()
             assert self._last is not None
             self._last.truncate(offset - self._last_start)
-        self.max_offset = offset
-        self.flushed_offset = min(self.flushed_offset, offset)
+        self._end_at(offset)
+
+    async def set_aside(self, offset: int, suffix: str) -> None:
+        """Cut off all from there on, but keep it, in files whose names end so.
+
+        They are named by where they begin, as those of the log are. When nothing is left, the log
+        may begin anywhere again.
+        """
+        place = bisect_right(self._starts, offset) - 1
+        if place >= 0 and self._starts[place] < offset:
+            await self._copy(offset, self._aside(offset, suffix))
+        async with self._sync_lock:  # a sync would tell of the log as it was when that began
+            while self._starts and self._starts[-1] >= offset:
+                start = self._starts[-1]
+                self._disk.rename(self._path(start), self._aside(start, suffix))
+                self._is_folder_synced = False
+                self._close_last()
+                self._files.close(self._path(self._starts.pop()))
+                self._end_at(start)
+                if self._starts:
+                    self._open_last()
+            if self._starts:
+                self.truncate(offset)
+            else:
+                self.start_at(0)
 
     def distrust(self, offset: int) -> None:
         """Sync next time also what was there when this was opened, from that offset on.
@@ -221,6 +247,23 @@ class CommitLog:
             file.close()
         self._unsynced.clear()
 
+    async def _copy(self, offset: int, target: Path) -> None:
+        """Copy what the segment has from there on."""
+        file = self._disk.open(target, create=True)
+        try:
+            position, end = offset, self.segment_end(offset)
+            while data := self.read(position, min(_COPIED_AT_ONCE, end - position)):
+                file.write_at(position - offset, data)
+                position += len(data)
+                await asyncio.sleep(0)
+            await file.sync()
+        finally:
+            file.close()
+
+    def _end_at(self, offset: int) -> None:
+        self.max_offset = offset
+        self.flushed_offset = min(self.flushed_offset, offset)
+
     def _add_segment(self, start: int) -> None:
         self._disk.make_folder(self._folder)
         file = self._disk.open(self._path(start), create=True)
@@ -247,3 +290,6 @@ class CommitLog:
 
     def _path(self, start: int) -> Path:
         return self._folder / f"{start:020}"
+
+    def _aside(self, start: int, suffix: str) -> Path:
+        return self._folder / f"{start:020}{suffix}"

@@ -127,12 +127,21 @@ class ConsumeQueue:
             physical_offset
         ):
             return
-        offsets = range(self.min_offset, self.max_offset)
         first = self.min_offset * ENTRY_BYTES // self._segment_bytes
-        self.min_offset += bisect_left(offsets, physical_offset, key=self._physical_offset)
+        self.min_offset = self._first_from(physical_offset)
         for n in range(first, self.min_offset * ENTRY_BYTES // self._segment_bytes):
             self._files.close(self._path(n))
             self._disk.remove(self._path(n))
+
+    def last_before(self, physical_offset: int) -> tuple[int, int, int] | None:
+        """The entry of the last message that begins before that offset in the log."""
+        return self.entry(self._first_from(physical_offset) - 1)
+
+    def cut(self, physical_offset: int) -> None:
+        """Forget the messages that stand from there on in the log, which is going to end there."""
+        self.max_offset = self.next_offset = self._first_from(physical_offset)
+        self._tail_start = min(self._tail_start, self.max_offset)
+        del self._tail[(self.max_offset - self._tail_start) * ENTRY_BYTES :]
 
     def remove(self) -> None:
         """Remove its files, and be empty."""
@@ -141,6 +150,12 @@ class ConsumeQueue:
         self._disk.remove_folder(self.folder)
         self._tail.clear()
         self.min_offset = self.max_offset = self.next_offset = self._tail_start = 0
+
+    def _first_from(self, physical_offset: int) -> int:
+        """The first offset of the queue whose message stands there or behind; or its end."""
+        offsets = range(self.min_offset, self.max_offset)
+        place = bisect_left(offsets, physical_offset, key=self._physical_offset)
+        return self.min_offset + place
 
     def _physical_offset(self, offset: int) -> int:
         return int.from_bytes(self.entries(offset, 1)[:8], "big")

@@ -57,6 +57,21 @@ class Housekeeping:
             self._writer.write_now()
             await self._indexes.delete_topic(topic, self._writer.sync, log_min=self._log.min_offset)
 
+    async def cut_log(self, offset: int, suffix: str) -> None:
+        """End the log there, where a record begins; what is behind gets names that end so.
+
+        With 0 nothing of it remains, wherever it begins.
+        """
+        log, indexes = self._log, self._indexes
+        async with self._lock:
+            # The checkpoint first: one of what is cut off would pass for one of what comes to stand
+            # there. A crash in between does no harm: the end of the log is read once more.
+            await indexes.cut(offset)
+            await indexes.checkpoint(self._writer.sync)
+            await log.set_aside(offset, suffix)
+            self._writer.start_over()
+            await self._writer.sync()
+
     async def stop(self) -> None:
         """Do no more, and let what is being done come to an end."""
         self._task.cancel()

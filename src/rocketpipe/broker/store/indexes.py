@@ -187,13 +187,33 @@ class Indexes:
             queue.remove_before(physical_offset)
         self.keys.remove_before(physical_offset)
 
-    def _start_anew(self, reason: str) -> bool:
-        _log.info("building queues and key index from the log: %s", reason)
+    async def cut(self, physical_offset: int) -> None:
+        """Forget what stands from that offset on in the log, which is going to end there."""
+        if any(end > physical_offset for end in self.deleted.values()):
+            # Else what comes to stand there would count as deleted.
+            capped = {topic: min(end, physical_offset) for topic, end in self.deleted.items()}
+            await self._deletions.write(json.dumps(capped).encode())
+            self.deleted = capped
+        if not physical_offset:
+            self._clear()
+            return
+        self.offset = min(self.offset, physical_offset)  # first: whatever fails now is done again
+        for key, queue in list(self.queues.items()):
+            queue.cut(physical_offset)
+            if not queue.max_offset:
+                self.queues.pop(key).remove()
+        self.keys.cut(physical_offset)
+
+    def _clear(self) -> None:
         self._files.close_all()
         self.queues.clear()
         self.keys.clear()
         self._disk.remove_folder(self._folder)
         self.offset = self.checkpoint_offset = self.store_timestamp_ms = 0
+
+    def _start_anew(self, reason: str) -> bool:
+        _log.info("building queues and key index from the log: %s", reason)
+        self._clear()
         return False
 
     def _add_queue(

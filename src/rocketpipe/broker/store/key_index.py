@@ -12,6 +12,7 @@ What else there is to know of a file is in the checkpoint.
 
 import sys
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -103,6 +104,19 @@ class _IndexFile:
             for key_hash, _, _, _ in _ENTRY.iter_unpack(data):
                 slots[key_hash % len(slots)] = number
                 number += 1
+
+    def cut(self, physical_offset: int) -> None:
+        """Forget the entries from that offset on, but for the first there must be one before."""
+        if self.tail:
+            self.write_entries()  # the slots are worked out from the file
+        numbers = range(1, self.state.count + 1)
+        count = bisect_left(numbers, physical_offset, key=lambda number: self.entry(number)[1])
+        _, end_offset, seconds, _ = self.entry(count)
+        state = self.state
+        state.count, state.end_offset = count, end_offset
+        state.end_ms = min(state.end_ms, state.begin_ms + seconds * 1000 + 999)
+        self._tail_start = count + 1
+        self.work_out_slots()
 
     def is_there(self) -> bool:
         try:
@@ -214,6 +228,15 @@ class KeyIndex:
             file = self._files.pop(0)
             self._open_files.close(file.path)
             self._disk.remove(file.path)
+
+    def cut(self, physical_offset: int) -> None:
+        """Forget the messages that stand from there on in the log, which is going to end there."""
+        while self._files and self._files[-1].entry(1)[1] >= physical_offset:
+            file = self._files.pop()
+            self._open_files.close(file.path)
+            self._disk.remove(file.path)
+        if self._files and self._files[-1].state.end_offset >= physical_offset:
+            self._files[-1].cut(physical_offset)
 
     def clear(self) -> None:
         """Remove every file, and be empty."""

@@ -14,6 +14,7 @@ from rocketpipe.broker.store.disk import Disk, Lock
 from rocketpipe.broker.store.housekeeping import Housekeeping
 from rocketpipe.broker.store.indexes import ArrivalListener, Indexes, Placed
 from rocketpipe.broker.store.layout import Place, lay_out
+from rocketpipe.broker.store.log_copy import LogCopy
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
@@ -89,6 +90,7 @@ class MessageStore:
         self._replay = Replay(self._log, self._indexes, settings)
         self._was_opened = False
         # Those below exist while the store is open.
+        self.log_copy: LogCopy
         self._lock: Lock | None = None
         self._writer: LogWriter | None = None
         self._housekeeping: Housekeeping | None = None
@@ -141,6 +143,7 @@ class MessageStore:
             disk=self._disk,
             clock=self._clock,
         )
+        self.log_copy = LogCopy(self._log, self._indexes, self._housekeeping, self._clock)
 
     async def close(self) -> None:
         """Finish what was put, sync everything and let go of the folder."""
