@@ -149,13 +149,15 @@ class SlaveSync:
         if not ours.end:
             return ours  # whatever the master has is new to us
         theirs = await self._span_of(master)
-        if theirs.end < ours.end:
-            log.warning("our log is %s, and the master's %s: it has lost its end", ours, theirs)
         shared = LogSpan(max(ours.start, theirs.start), min(ours.end, theirs.end))
         if shared.start < shared.end:
+            if theirs.end < ours.end:
+                log.warning("our log is %s, and the master's %s: it lost its end", ours, theirs)
             return shared
-        if theirs.start < theirs.end:  # else it may have something to say later
+        if theirs.start < theirs.end:
             await self._cut(0, f"our log is {ours}, and the master's {theirs}")
+        else:  # it does not contradict us yet
+            log.info("our log is %s, and the master's is empty", ours)
         return None
 
     async def _span_of(self, master: Address) -> LogSpan:
