@@ -14,3 +14,12 @@ def commands(
     for family in families:
         for word, command in family.choices.items():
             yield from commands(command, (*words, word))
+
+
+def options(of: argparse.ArgumentParser) -> set[str]:
+    return {
+        text
+        for action in of._actions
+        for text in action.option_strings
+        if text.startswith("--") and text != "--help"
+    }

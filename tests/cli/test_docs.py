@@ -9,7 +9,7 @@ import pytest
 from rocketpipe.cli.connecting import cluster_options
 from rocketpipe.cli.jobs import job_options
 from rocketpipe.cli.program import parser
-from tests.cli.command_tree import commands
+from tests.cli.command_tree import commands, options
 
 DOCS = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 SECTIONS: dict[str, str] = dict(
@@ -19,15 +19,6 @@ COMMON = SECTIONS["Options of every command that talks to a cluster"]
 
 
 JOBS = ("archive", "publish", "replay", "audit")
-
-
-def options(of: argparse.ArgumentParser) -> set[str]:
-    return {
-        text
-        for action in of._actions
-        for text in action.option_strings
-        if text.startswith("--") and text != "--help"
-    }
 
 
 def section(command: str) -> str:

@@ -14,6 +14,7 @@ from rocketpipe.errors import OffsetGap
 from rocketpipe.testing.embedded_cluster import EmbeddedCluster
 from rocketpipe.wire.record import decode_records
 from tests.apache.cluster import ApacheCluster
+from tests.cli.conftest import Program
 from tests.interop.clusters import EMBEDDED, TIMEOUT, Cluster, Reader, new_topic
 from tests.interop.consuming import Remembers, pull_at, push_at, share, until
 from tests.interop.messages import producer_at
@@ -190,3 +191,12 @@ def test_a_gap_is_skipped_by_who_is_asked_to_and_by_push_consumers(old: OldQueue
             assert offsets == [*range(GONE, END)]
 
     asyncio.run(main())
+
+
+def test_a_gap_ends_the_command_unless_it_is_to_skip_gaps(old: OldQueue) -> None:
+    program, topic = Program(old.cluster.namesrv), old.queue.topic
+    consume = ("consume", topic, "--group", asyncio.run(group_at_2(old)), "--bodies")
+    ended = program(*consume)
+    assert (ended.code, ended.output) == (1, "")
+    assert f"offset 2 was to be read next, but the queue goes on at {GONE}" in ended.errors
+    assert program.done(*consume, "--skip-gaps").output.startswith("x\n" * THERE)
