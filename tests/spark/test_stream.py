@@ -146,6 +146,13 @@ def test_a_query_that_runs_gets_what_comes(
         query.stop()
 
 
+def stored(cluster: Cluster, group: str, topic: str) -> int:
+    """The sum of the offsets that brokers have of a group."""
+    with Admin(namesrv=cluster.namesrv) as admin:
+        queues = admin.subscribe_queues(topic)
+        return sum(max(0, admin.consumer_offset(group, queue) or 0) for queue in queues)
+
+
 def test_a_group_shows_how_far_a_query_is(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -158,15 +165,38 @@ def test_a_group_shows_how_far_a_query_is(
         "maxOffsetsPerTrigger": 50,
     }
     run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
-    with Admin(namesrv=cluster.namesrv) as admin:
-        stored = sum(
-            admin.consumer_offset(group, queue) or 0 for queue in admin.subscribe_queues(topic)
-        )
-        assert stored == 50  # Spark tells of the last batch only when the next one begins
+    assert stored(cluster, group, topic) == 100  # its last batch too
     # A new query goes on where the group is.
+    send(cluster, numbered(topic, 30, start=100))
     options["startingOffsets"] = "group"
-    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path / "second")
-    assert len(numbers(spark, tmp_path / "second")) == 50
+    frame = read_stream(spark, cluster, SCHEMA, **options)
+    run(frame, tmp_path / "second")
+    assert numbers(spark, tmp_path / "second") == list(range(100, 130))
+
+
+def test_a_group_of_an_idle_stream_does_not_lag(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    topic, group = make_topic(embedded_cluster, "idle"), new_topic("spark-idle")
+    send(embedded_cluster, numbered(topic, 20))
+    query = (
+        read_stream(
+            spark, embedded_cluster, SCHEMA, topic=topic, startingOffsets="earliest", group=group
+        )
+        .writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(processingTime="100 milliseconds")
+        .start()
+    )
+    try:
+        for _ in range(TIMEOUT):
+            if stored(embedded_cluster, group, topic) == 20 or query.awaitTermination(1):
+                break
+        assert stored(embedded_cluster, group, topic) == 20
+        batches = [json.loads(each.json) for each in query.recentProgress]
+        assert [each["numInputRows"] for each in batches if each["numInputRows"]] == [20]
+    finally:
+        query.stop()
 
 
 def test_deleted_messages_follow_fail_on_data_loss(
@@ -214,15 +244,19 @@ def test_what_is_wrong_is_told(
 def test_a_failed_batch_comes_again_with_the_same_offsets(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
-    topic = make_topic(cluster, "failed")
+    topic, group = make_topic(cluster, "failed"), new_topic("spark-failed")
+    with Admin(namesrv=cluster.namesrv) as admin:
+        admin.create_group(group)  # brokers refuse offsets of one that they have never seen
     send(cluster, [Message(topic, b"%d" % number) for number in range(30)])
-    options = {"topic": topic, "startingOffsets": "earliest"}
+    options = {"topic": topic, "startingOffsets": "earliest", "group": group}
     broken = read_stream(spark, cluster, SCHEMA, **options).selectExpr(
         *("brokerName", "queueId", "queueOffset"),
         "IF(queueOffset >= 0, raise_error('broken on purpose'), body) AS body",
     )
     with pytest.raises(StreamingQueryException):
         run(broken, tmp_path)
+    assert stored(cluster, group, topic) == 0
     send(cluster, numbered(topic, 10, start=30))
     run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
     assert numbers(spark, tmp_path) == list(range(40))
+    assert stored(cluster, group, topic) == 40
