@@ -1,8 +1,7 @@
-"""A streaming query of its own process, for tests that kill it: SETTINGS, a JSON object, tells all.
+"""A streaming query whose tasks fail at first: `python copying_query.py SETTINGS`, a JSON object.
 
-It copies one topic to another until it is killed or all is copied. Then it
-prints `done`. With `fails` the first attempt of each task fails when it has sent some rows: Spark
-has to be told to try again (`master`).
+It copies all of one topic to another and prints `done`. The first attempt of each task fails when
+it has sent some rows: Spark has to be told to try again (`master`).
 """
 
 import json
@@ -12,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 BATCHES_BEFORE_FAILURE = 8
 
@@ -34,11 +33,8 @@ def main(settings: dict[str, Any]) -> None:
     spark = builder.getOrCreate()
     read = spark.readStream.format("rocketmq").option("namesrv", settings["namesrv"])
     read = read.option("topic", settings["source"]).option("startingOffsets", "earliest")
-    frame: DataFrame = read.option("maxOffsetsPerTrigger", settings["perTrigger"]).load()
-    frame = frame.select("body")
-    if settings["fails"]:
-        frame = frame.mapInArrow(fail_at_first, "body binary")
-    writing = frame.writeStream.format("rocketmq").option("namesrv", settings["namesrv"])
+    failing = read.load().select("body").mapInArrow(fail_at_first, "body binary")
+    writing = failing.writeStream.format("rocketmq").option("namesrv", settings["namesrv"])
     writing = writing.option("topic", settings["copy"])
     writing = writing.option("checkpointLocation", settings["checkpoint"])
     query = writing.trigger(availableNow=True).start()

@@ -87,6 +87,7 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_at: float | None = None
         self._behind_since: dict[MessageQueue, float] = {}
         self._target: Offsets | None = None  # where a query of Trigger.AvailableNow ends
+        self._told: Offsets | None = None  # how far the group was last told it is
 
     # What Spark asks, in the order of a query's life.
 
@@ -117,6 +118,10 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # PySpark before 4.2 does not say where a restarted query is. An end before that would
             # have it read again what it has read, so the first batch gets all there is.
             begin, rows_max, rows_min = {}, None, None
+        elif begin != self._initial:
+            # Spark asks for a micro-batch when all before it are finished, and tells so by `commit`
+            # only when it has begun the next: an idle stream would seem to lag for ever.
+            self._tell_group(begin)
         end = self._next_end(begin, rows_max=rows_max, rows_min=rows_min)
         self._last_end = end
         return to_json(end)
@@ -138,11 +143,16 @@ class RocketMQStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, self._schema, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        if self._options.group is None:
+        self._tell_group(from_json(end))
+
+    def _tell_group(self, finished: Offsets) -> None:
+        """Store how far it is, for those who watch only: the checkpoint is the truth."""
+        if self._options.group is None or finished == self._told:
             return
+        self._told = finished  # also if it fails: the next micro-batch is soon enough to try again
         try:
-            self._view().commit(from_json(end))
-        except MQError as error:  # for those who watch only: the checkpoint is the truth
+            self._view().commit(finished)
+        except MQError as error:
             log.warning("group %s: how far it is was not stored: %s", self._options.group, error)
 
     # The next micro-batch.

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from rocketpipe.errors import InvalidSetting
 from rocketpipe.spark.row_ids import task_digits
 from rocketpipe.spark.write_options import WriteOptions
-from rocketpipe.spark.writer import Written, log, report_abort, this_task, total, write_rows
+from rocketpipe.spark.writer import Written, report_abort, report_commit, this_task, write_rows
 
 # What Spark tells the tasks of a micro-batch. Both are the same when the batch comes again, be it
 # after a restart: the query's id is in its checkpoint.
@@ -31,7 +31,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self._options, task, partition)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        log.info("batch %d written: %s", batchId, total(messages))
+        report_commit(f"batch {batchId}", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         report_abort(f"batch {batchId}", messages)

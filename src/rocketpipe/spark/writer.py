@@ -9,6 +9,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -91,7 +92,7 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(iterator, self._options, task, partition)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        log.info("written: %s", total(messages))
+        report_commit("job", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         report_abort("job", messages)
@@ -161,6 +162,34 @@ def _failed(partition: int, error: BulkFailed) -> MQError:
     rows = [row_of(each) for each in error.message_ids]
     which = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows)} rows from {min(rows)} on"
     return MQError(f"partition {partition}, {which}: {error}")
+
+
+def report_commit(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Log what all tasks together have sent."""
+    with _heard():
+        log.info("%s written: %s", what, total(messages))
+
+
+@contextmanager
+def _heard() -> Iterator[None]:
+    """Let what is logged at INFO reach stderr meanwhile, unless somebody has said where logs go.
+
+    Spark commits in a process of its own, which knows nothing of the driver's logging, and what
+    nobody has configured shows warnings only. That process serves others after us: so it is left
+    as it was.
+    """
+    if log.hasHandlers():
+        yield
+        return
+    level, handler = log.level, logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
 
 
 def report_abort(what: str, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -30,6 +30,7 @@ class FakeCluster:
         self.asked = 0
         self.error: Exception | None = None
         self.committed: Offsets = {}
+        self.commits = 0
 
     def __call__(self, options: object) -> "FakeCluster":
         return self
@@ -53,6 +54,7 @@ class FakeCluster:
         return {queue: now.end if is_latest else now.first for queue, now in held.items()}
 
     def commit(self, offsets: Offsets) -> None:
+        self.commits += 1
         if self.error is not None:
             raise self.error
         self.committed = offsets
@@ -238,6 +240,50 @@ def test_a_group_is_told_how_far_it_is(cluster: FakeCluster) -> None:
     assert cluster.committed == {A: 7, B: 8}
     cluster.error = RequestTimeout("h:1", "commit", 1.0)
     mine.commit(at(9, 9))  # nobody but those who watch is hurt
+
+
+def test_a_group_is_told_of_a_batch_when_spark_asks_what_comes_after_it(
+    cluster: FakeCluster,
+) -> None:
+    mine = reader(group="lag-watchers", maxOffsetsPerTrigger="11")
+    start = mine.initialOffset()
+    end = mine.latestOffset(start, ReadMaxRows(11))
+    mine.partitions(start, end)
+    assert cluster.commits == 0  # what is planned is not finished
+    for _ in range(80):
+        mine.latestOffset(end, ReadMaxRows(11))
+    assert cluster.committed == {A: 10, B: 1}
+    mine.commit(end)
+    assert cluster.commits == 1
+    cluster.error = RequestTimeout("h:1", "commit", 1.0)
+    for _ in range(80):
+        mine.latestOffset(at(20, 2), ReadMaxRows(11))
+    assert cluster.commits == 2  # a stream without work does not ask a broker that is away for ever
+    cluster.error = None
+    mine.latestOffset(at(30, 3), ReadMaxRows(11))
+    assert cluster.committed == {A: 30, B: 3}
+
+
+def test_a_group_is_told_at_a_restart_what_it_may_have_missed(cluster: FakeCluster) -> None:
+    mine = reader(group="lag-watchers")
+    mine.latestOffset(at(100, 10), ReadAllAvailable())
+    assert cluster.committed == {A: 100, B: 10}
+
+
+def test_older_releases_have_finished_a_batch_when_they_ask_for_the_next(
+    cluster: FakeCluster,
+) -> None:
+    mine = reader(group="lag-watchers")
+    mine.initialOffset()
+    mine.latestOffset()
+    mine.partitions(at(0, 0), at(100, 10))
+    assert cluster.commits == 0
+    mine.latestOffset()
+    assert cluster.committed == {A: 100, B: 10}
+    restarted = reader(group="lag-watchers")
+    cluster.committed = {}
+    restarted.latestOffset()  # nobody tells what was finished before
+    assert cluster.committed == {}
 
 
 def test_a_reader_can_be_pickled_before_it_is_used(cluster: FakeCluster) -> None:

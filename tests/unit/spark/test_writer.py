@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from rocketpipe.errors import InvalidSetting
-from rocketpipe.spark.writer import Written, batch_writer, stream_writer, total
+from rocketpipe.spark.writer import Written, batch_writer, log, stream_writer, total
 
 OPTIONS = {"namesrv": "127.0.0.1:9876", "topic": "orders"}
 BODY = StructType([StructField("body", BinaryType())])
@@ -49,9 +49,29 @@ def test_the_driver_logs_the_sum(caplog: pytest.LogCaptureFixture) -> None:
         batch_writer(OPTIONS, BODY, False).commit([ONE, OTHER])
         stream_writer(OPTIONS, BODY, False).commit([ONE], 7)
     assert [record.getMessage() for record in caplog.records] == [
-        "written: 7 rows, 70 bytes, 3 requests (broker-a 2, broker-b 1), 1 retries",
+        "job written: 7 rows, 70 bytes, 3 requests (broker-a 2, broker-b 1), 1 retries",
         "batch 7 written: 3 rows, 30 bytes, 2 requests (broker-a 1, broker-b 1), 1 retries",
     ]
+
+
+def test_the_sum_is_told_on_stderr_where_nobody_has_configured_logging(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in the process in which Spark commits; what pytest has configured is out of reach here."""
+    monkeypatch.setattr(log, "propagate", False)
+    batch_writer(OPTIONS, BODY, False).commit([ONE])
+    assert "INFO rocketpipe.spark.writer: job written: 3 rows" in capsys.readouterr().err
+    assert (log.level, log.handlers) == (logging.NOTSET, [])
+
+
+def test_where_somebody_has_configured_logging_it_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = logging.getLogger("rocketpipe.spark")
+    monkeypatch.setattr(quiet, "handlers", [logging.StreamHandler()])
+    monkeypatch.setattr(quiet, "propagate", False)
+    batch_writer(OPTIONS, BODY, False).commit([ONE])
+    assert capsys.readouterr().err == ""
 
 
 def test_an_abort_tells_what_stays_sent(caplog: pytest.LogCaptureFixture) -> None:
