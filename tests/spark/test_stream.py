@@ -1,17 +1,20 @@
 """Streams: limits, restarts, new queues, groups, and what a checkpoint remembers."""
 
 import json
+import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpipe import Admin, Message, MessageQueue
 from rocketpipe.testing import EmbeddedCluster
 from tests.interop.clusters import Cluster, new_topic
-from tests.spark.topics import TIMEOUT, make_topic, numbered, read_stream, send, send_to
+from tests.spark.topics import TIMEOUT, make_topic, numbered, read, read_stream, send, send_to
 
 STARTS_MAX = 3
 SCHEMA = "brokerName string, queueId int, queueOffset bigint, body binary"
@@ -195,6 +198,70 @@ def test_a_group_of_an_idle_stream_does_not_lag(
         assert stored(embedded_cluster, group, topic) == 20
         batches = [json.loads(each.json) for each in query.recentProgress]
         assert [each["numInputRows"] for each in batches if each["numInputRows"]] == [20]
+    finally:
+        query.stop()
+
+
+def test_a_namespace_is_that_of_topics_and_groups_in_sink_and_source(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    topic, group = make_topic(cluster, "bare"), new_topic("spark-shop")
+    options = {"topic": topic, "namespace": "shop"}
+    rows = spark.range(0, 30, 1, 1).selectExpr("string(id) AS body")
+    sink = rows.write.format("rocketmq").option("namesrv", cluster.namesrv)
+    sink.options(**options).mode("append").save()
+    options |= {"startingOffsets": "earliest", "group": group}
+    run(read_stream(spark, cluster, SCHEMA, **options), tmp_path)
+    assert numbers(spark, tmp_path) == list(range(30))
+    assert stored(cluster, f"shop%{group}", f"shop%{topic}") == 30
+    assert stored(cluster, group, topic) == 0
+    assert read(spark, cluster, topic=topic).count() == 0  # the one without a namespace
+
+
+def test_a_micro_batch_waits_until_enough_is_there_but_not_for_ever(
+    spark: SparkSession, embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    topic = make_topic(embedded_cluster, "few")
+
+    def start(delay: str) -> StreamingQuery:
+        options = {"topic": topic, "startingOffsets": "earliest"}
+        limits = {"minOffsetsPerTrigger": 50, "maxTriggerDelay": delay}
+        frame = read_stream(spark, embedded_cluster, SCHEMA, **options, **limits)
+        writing = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        return writing.trigger(processingTime="100 milliseconds").start()
+
+    def wait_for(query: StreamingQuery, rows: int) -> list[dict[str, Any]]:
+        """The progress of each batch that read something, once so many rows are read."""
+        deadline = time.monotonic() + TIMEOUT
+        while True:
+            progress = [json.loads(each.json) for each in query.recentProgress]
+            batches = [each for each in progress if each["numInputRows"]]
+            if sum(each["numInputRows"] for each in batches) >= rows:
+                return batches
+            assert query.isActive, query.status
+            assert time.monotonic() < deadline, query.status
+            time.sleep(0.1)
+
+    send(embedded_cluster, numbered(topic, 30))
+    query = start("1h")
+    try:
+        # For data or for the next trigger: it has had a look.
+        while not query.status["message"].startswith("Waiting for"):
+            assert query.isActive
+            time.sleep(0.1)
+        send(embedded_cluster, numbered(topic, 30))
+        assert [each["numInputRows"] for each in wait_for(query, 60)] == [60]
+    finally:
+        query.stop()
+    send(embedded_cluster, numbered(topic, 50))
+    query = start("2s")
+    try:
+        wait_for(query, 50)
+        send(embedded_cluster, numbered(topic, 10))
+        first, second = wait_for(query, 60)
+        began = [datetime.fromisoformat(each["timestamp"]) for each in (first, second)]
+        # From when it was asked to when it was asked, which is a little after a trigger begins.
+        assert began[1] - began[0] > timedelta(seconds=1.5)
     finally:
         query.stop()
 
