@@ -86,10 +86,7 @@ class Packer:
         if isinstance(message, Reply):
             header = SendReplyMessageV2
             extra = {**message.routing, **(extra or {})}
-        body, sys_flag = message.body, 0
-        if len(body) >= settings.compress_body_bytes_min:
-            body = compress(body, self._compression)
-            sys_flag = COMPRESSED | self._compression
+        body, sys_flag = self._compressed(message.body)
         if extra and names.TRAN_MSG in extra:  # users can't set it: the name is reserved
             sys_flag |= TRANSACTION_PREPARED
         message_id = self._new_message_id()
@@ -141,8 +138,8 @@ class Packer:
         body, sys_flag = encoded.body, 0
         if len(body) > settings.message_bytes_max:
             raise InvalidMessage(f"{len(body)} bytes; {settings.message_bytes_max} are allowed")
-        if not encoded.is_batch and len(body) >= settings.compress_body_bytes_min:
-            body, sys_flag = compress(body, self._compression), COMPRESSED | self._compression
+        if not encoded.is_batch:
+            body, sys_flag = self._compressed(body)
         return self._outgoing(
             SendBatchMessage if encoded.is_batch else SendMessageV2,
             encoded.topic,
@@ -153,6 +150,15 @@ class Packer:
             sys_flag,
             batch=encoded.is_batch,
         )
+
+    def _compressed(self, body: bytes) -> tuple[bytes, int]:
+        """The body as it travels, and what sysFlag says of that. One that would not get smaller
+        goes as it is: Java lets it grow, and brokers refuse it if it was as large as they allow."""
+        if len(body) >= self._settings.compress_body_bytes_min:
+            packed = compress(body, self._compression)
+            if len(packed) < len(body):
+                return packed, COMPRESSED | self._compression
+        return body, 0
 
     def _properties(
         self, message: Message, message_id: str, extra: Mapping[str, str] | None = None

@@ -1,12 +1,14 @@
 """What goes out for a message: header, properties and body, and the user's own left as it was."""
 
 import copy
+import random
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 
+from rocketpipe.client.encoded import Encoded
 from rocketpipe.client.outgoing import Packer
 from rocketpipe.client.replies import Reply
 from rocketpipe.client.settings import ProducerSettings
@@ -94,7 +96,7 @@ def test_the_users_message_is_never_changed() -> None:
 def test_a_large_body_is_compressed_in_the_way_chosen(compression: Compression) -> None:
     if compression is not Compression.ZLIB:
         pytest.importorskip({"lz4": "lz4", "zstd": "zstandard"}[compression])
-    body = b"0123456789" * 10
+    body = b"0123456789" * 100
     outgoing = packer(compress_body_bytes_min=100, compression=compression).pack(
         replace(MESSAGE, body=body)
     )
@@ -107,6 +109,14 @@ def test_a_large_body_is_compressed_in_the_way_chosen(compression: Compression) 
 def test_a_body_below_the_limit_goes_as_it_is() -> None:
     outgoing = packer(compress_body_bytes_min=100).pack(replace(MESSAGE, body=bytes(99)))
     assert (outgoing.body, outgoing.request(QUEUE).sys_flag) == (bytes(99), 0)
+
+
+def test_a_body_that_compression_would_not_make_smaller_goes_as_it_is() -> None:
+    body = random.Random(1).randbytes(100)
+    mine = packer(compress_body_bytes_min=100)
+    encoded = Encoded(MESSAGE.topic, 1, "ID", body, "")
+    for outgoing in (mine.pack(replace(MESSAGE, body=body)), mine.pack_encoded(encoded)):
+        assert (outgoing.body, outgoing.request(QUEUE).sys_flag) == (body, 0)
 
 
 def test_a_body_is_measured_before_it_is_compressed() -> None:
