@@ -1,6 +1,7 @@
 """DataFrames become messages, on every kind of cluster: each row as it is, or an error names it."""
 
 import asyncio
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -115,6 +116,61 @@ def test_what_spark_wrote_spark_reads(spark: SparkSession, cluster: Cluster) -> 
     assert sorted(same.collect()) == sorted(frame.collect())
     ids = [row.messageId for row in back.select("messageId").collect()]
     assert len(set(ids)) == 5000
+
+
+def test_every_column_goes_there_and_back(spark: SparkSession, cluster: Cluster) -> None:
+    """Each that can be written, and all that can be read; Spark itself compares them."""
+    topic, other = new_topic("spark-all"), new_topic("spark-all")
+    create(cluster, topic)
+    place = create(cluster, other)[-1]
+    at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+    some: list[dict[str, Any]] = [
+        {"body": bytes(range(256)), "tags": "标签", "keys": ["k-1", "ключ"]},
+        {"body": b"\x00", "properties": {"名字": "值 é", "spaces": " in "}, "shardingKey": "o-1 é"},
+        {
+            "body": b"here",
+            "topic": other,
+            "queueId": place.queue_id,
+            "brokerName": place.broker_name,
+        },
+        {"body": b"soon", "delayLevel": 1},
+        {"body": b"then", "deliverAt": at},
+        {"body": b"compressible " * 1000},
+        {"body": os.urandom(4 * 1024 * 1024)},  # as much as a broker takes
+    ]
+    written = rows(spark, *({"topic": topic, **row} for row in some)).cache()
+    assert written.columns == [each.split()[0] for each in COLUMNS.split(", ")]
+    write(written, cluster)
+    stored(cluster, topic, len(some) - 1)
+    read = spark.read.format("rocketmq").option("namesrv", cluster.namesrv)
+    found = read.option("topic", f"{topic},{other}").load()
+    both = found.alias("r").join(written.alias("w"), found.body == written.body)
+    same = [
+        "r.topic = w.topic",
+        "r.tags <=> w.tags",
+        "r.keys = coalesce(w.keys, array())",
+        "r.properties['__SHARDINGKEY'] <=> w.shardingKey",
+        "r.properties['DELAY'] <=> string(w.delayLevel)",
+        "r.queueId = coalesce(w.queueId, r.queueId)",
+        "r.brokerName = coalesce(w.brokerName, r.brokerName)",
+        "forall(map_entries(coalesce(w.properties, map())), x -> r.properties[x.key] = x.value)",
+        # What only a broker or a producer says.
+        "r.queueOffset >= 0",
+        "r.messageId = r.properties['UNIQ_KEY'] AND length(r.messageId) = 32",
+        "length(r.offsetMessageId) = 32",
+        f"r.bornTimestamp > timestamp_millis({int(at.timestamp() * 1000)}) - interval 1 minute",
+        "r.storeTimestamp >= r.bornTimestamp",
+        "r.bornHost LIKE '127.0.0.1:%' AND r.storeHost LIKE '127.0.0.1:%'",
+        "r.flag = 0 AND r.reconsumeTimes = 0 AND r.deliveryAttempt IS NULL",
+        "r.sysFlag & 1 = 0",  # told as it is without compression
+    ]
+    if cluster.version != "4.9.4":  # which delivers at once
+        same.append("w.deliverAt IS NULL OR r.storeTimestamp >= w.deliverAt - interval 1 second")
+    counts, ids, *answers = both.selectExpr(
+        *("count(*)", "count(DISTINCT r.messageId)", *(f"every({each})" for each in same))
+    ).collect()[0]
+    assert (counts, ids, found.count()) == (len(some), len(some), len(some))
+    assert dict(zip(same, answers, strict=True)) == dict.fromkeys(same, True)
 
 
 def test_a_topic_that_is_not_there_yet_is_made(spark: SparkSession, cluster: Cluster) -> None:
