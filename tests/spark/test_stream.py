@@ -238,15 +238,17 @@ def test_a_micro_batch_waits_until_enough_is_there_but_not_for_ever(
             batches = [each for each in progress if each["numInputRows"]]
             if sum(each["numInputRows"] for each in batches) >= rows:
                 return batches
+            assert query.isActive, query.status
             assert time.monotonic() < deadline, query.status
-            assert not query.awaitTermination(0.1)
+            time.sleep(0.1)
 
     send(embedded_cluster, numbered(topic, 30))
     query = start("1h")
     try:
         # For data or for the next trigger: it has had a look.
         while not query.status["message"].startswith("Waiting for"):
-            assert not query.awaitTermination(0.1)
+            assert query.isActive
+            time.sleep(0.1)
         send(embedded_cluster, numbered(topic, 30))
         assert [each["numInputRows"] for each in wait_for(query, 60)] == [60]
     finally:

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from pyspark.sql import SparkSession
 
@@ -21,6 +23,7 @@ from rocketpipe import Admin, Message, Producer
 from rocketpipe.errors import MQError
 from rocketpipe.testing import EmbeddedCluster
 from tests.cluster_process import ClusterProcess, free_ports
+from tests.docs.documents import DOCUMENTS, examples
 from tests.spark.topics import make_topic, numbered, send
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +33,17 @@ KILLS = int(os.environ.get("ROCKETPIPE_KILLS", "20"))
 
 # A query that is killed after a few seconds gains nothing from Java's second compiler.
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
+
+# A stream, for which Spark starts other processes than for a batch.
+FOLLOWED = """
+stream = spark.readStream.format("rocketmq").options(namesrv=namesrv, topic=topic)
+stream = stream.option("startingOffsets", "earliest").load().writeStream.format("noop")
+query = stream.option("checkpointLocation", "{folder}").trigger(availableNow=True).start()
+query.awaitTermination()
+print("streamed", sum(each["numInputRows"] for each in query.recentProgress))
+"""
+QUIETLY: Any = {"capture_output": True, "text": True, "check": False}
 
 
 def start(task: dict[str, Any], **kwargs: Any) -> "subprocess.Popen[str]":
@@ -88,6 +102,42 @@ def test_reading_and_writing_where_driver_and_executors_are_apart(
         assert set(each) <= {"broker-a", "broker-b"}
         assert sum(map(int, each.values())) == int(requests)
     assert [retries for *_, retries in sums] == ["2", "0", "0"]  # each broker was busy once
+
+
+def test_a_zip_that_is_sent_along_is_all_that_a_cluster_needs_of_us(
+    spark_settings: dict[str, str], embedded_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """As docs/spark-cluster.md has it, with a Python that has PySpark and pyarrow, but not us."""
+    python = tmp_path / "python"
+    packages = Path(pyarrow.__file__).parents[1]
+    # Without `site` nobody looks into the .pth files there, and through one of them we are found.
+    lines = f'export PYTHONPATH="$PYTHONPATH:{packages}"', f'exec {sys.executable} -S "$@"'
+    python.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    python.chmod(0o755)
+    bare = subprocess.run([python, "-c", "import pyspark, rocketpipe"], **QUIETLY)
+    assert "No module named 'rocketpipe'" in bare.stderr
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    topic = make_topic(embedded_cluster, "zipped")
+    send(embedded_cluster, numbered(topic, 300))
+    (document,) = [each for each in DOCUMENTS if each.name == "spark-cluster.md"]
+    texts = [each.text for each in examples(document)]
+    zipping, program, submitting = (
+        next(text for text in texts if word in text)
+        for word in ("zipfile", "spark = ", "--py-files")
+    )
+    (tmp_path / "count.py").write_text(program + FOLLOWED.format(folder=tmp_path / "checkpoint"))
+    for told, here in (
+        ("/opt/python/bin/python3", str(python)),
+        ("spark://master:7077", "'local-cluster[1,1,1024]'"),
+        ("10.0.0.1:9876 orders", f"{embedded_cluster.namesrv} {topic}"),
+    ):
+        assert told in submitting
+        submitting = submitting.replace(told, here)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    del environment["PYSPARK_DRIVER_PYTHON"]
+    commands = ["bash", "-ec", zipping + submitting]
+    done = subprocess.run(commands, **QUIETLY, cwd=tmp_path, env=environment, timeout=DEADLINE)
+    assert f"{topic} has 300 messages\nstreamed 300" in done.stdout, done.stderr[-5000:]
 
 
 @contextmanager
