@@ -156,7 +156,7 @@ class _RealFile:
             written += os.pwrite(self._descriptor, data[written:], offset + written)
 
     async def write_aside(self, offset: int, data: bytes) -> None:
-        written = self._aside = threading.Event()
+        written = threading.Event()
 
         def work() -> None:
             try:
@@ -164,8 +164,9 @@ class _RealFile:
             finally:
                 written.set()
 
-        # Shielded, as it goes on when nobody waits for it any more.
-        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, work))
+        writing = asyncio.get_running_loop().run_in_executor(None, work)
+        self._aside = written
+        await asyncio.shield(writing)  # it goes on when nobody waits for it any more
 
     def truncate(self, size: int) -> None:
         self._wait_for_aside()

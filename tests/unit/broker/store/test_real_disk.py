@@ -45,6 +45,8 @@ def test_a_file_is_written_and_read_at_any_place(disk: Disk, run: Run, tmp_path:
     assert disk.open(path).read_at(1, 9) == b"b\0d\0"
 
     async def sync() -> None:
+        await file.write_aside(5, b"aside")
+        assert file.read_at(3, 9) == b"d\0aside"
         await file.sync()
         await disk.sync_folder(path.parent)
 
