@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,15 +17,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rocketpipe.broker import plain_sends
 from rocketpipe.broker.names import SCHEDULE_TOPIC
-from rocketpipe.broker.plain_sends import answer_texts
-from rocketpipe.broker.processors.sending import read_send
-from rocketpipe.broker.pull_checks import Pull
-from rocketpipe.broker.pull_checks import read_pull as read_pull_header
-from rocketpipe.broker.sent_properties import WORDS, PropertyTreatment
-from rocketpipe.broker.settings import BrokerSettings
-from rocketpipe.broker.store import key_index, layout, message_store, queue_read
 from rocketpipe.broker.store.consume_queue import ENTRY
 from rocketpipe.broker.store.key_index import KEYED, index_entries
 from rocketpipe.broker.store.layout import Place, lay_out
@@ -35,21 +25,16 @@ from rocketpipe.broker.store.queue_read import read_queue
 from rocketpipe.broker.store.settings import StoreSettings
 from rocketpipe.broker.store.values import MessageDraft
 from rocketpipe.client.consumer.ranges import queue_offset
-from rocketpipe.codes import LanguageCode, RequestCode
+from rocketpipe.codes import LanguageCode
 from rocketpipe.compiled import compiled
-from rocketpipe.spark import compiled_columns
-from rocketpipe.wire import batch, frame, message_id, record
+from rocketpipe.wire import frame
 from rocketpipe.wire.batch import join_alike, join_batch
 from rocketpipe.wire.frame import FrameDecoder, RemotingCommand, SerializeType
 from rocketpipe.wire.message_id import UniqueIdGenerator, offset_message_ids
 from rocketpipe.wire.record import decode_records, pack_record, record_starts
 from rocketpipe.wire.requests.reading import PullAnswer, PullMessageReply
 from rocketpipe.wire.sys_flag import COMPRESSED, INNER_BATCH, NEEDS_UNWRAP
-
-USERS = (
-    *(frame, batch, message_id, record, layout, key_index, queue_read, compiled_columns),
-    *(plain_sends, message_store),  # their twins: tests/unit/broker/test_plain_ways.py
-)
+from tests.twins import USERS, cuts, damaged, int32, mutilated, pure, same, texts
 
 
 def test_it_is_there_unless_it_was_left_out_on_purpose() -> None:
@@ -75,37 +60,8 @@ def test_it_can_be_left_alone() -> None:
     assert told.stdout == "None\n"
 
 
-@contextmanager
-def pure() -> Iterator[None]:
-    for user in USERS:
-        user.compiled = None  # type: ignore[attr-defined]
-    try:
-        yield
-    finally:
-        for user in USERS:
-            user.compiled = compiled  # type: ignore[attr-defined]
-
-
-def same(work: Callable[[], Any]) -> Any:
-    """What both give, after seeing that it is the same."""
-    outcome = _outcome(work)
-    with pure():
-        expected = _outcome(work)
-    assert outcome == expected
-    return outcome
-
-
-def _outcome(work: Callable[[], Any]) -> Any:
-    try:
-        return work()
-    except Exception as error:
-        return type(error), str(error)
-
-
 # Frames.
 
-texts = st.text(max_size=20) | st.text('ab\x01\x02"\\/\n\x1f\x7fé\ud800\udc00', max_size=20)
-int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 commands = st.builds(
     RemotingCommand,
     code=int32,
@@ -117,15 +73,6 @@ commands = st.builds(
     language=st.sampled_from(LanguageCode),
     version=int32,
 )
-cuts = st.lists(
-    st.tuples(st.integers(0, 400), st.integers(0, 3), st.binary(max_size=3)), max_size=3
-)
-
-
-def mutilated(data: bytes, changes: list[tuple[int, int, bytes]]) -> bytes:
-    for at, removed, added in changes:
-        data = data[:at] + added + data[at + removed :]
-    return data
 
 
 def decoded(data: bytes) -> list[object]:
@@ -545,189 +492,7 @@ def test_answers_to_pulls_are_read_the_same(
             assert found == pull_by_twins(data)
 
 
-# Requests that a broker takes at once.
-
-TREATMENT = PropertyTreatment(BrokerSettings(), lambda: "made")
-PLAIN_SEND = {
-    **dict.fromkeys("degh", "7"),
-    **dict(zip("abcfjkm", ("group", "orders", "TBW102", "0", "2", "false", "false"), strict=True)),
-    "i": 'a\x01"\\\x02UNIQ_KEY\x01U1\x02',
-}
-PLAIN_PULL_REQUEST = {
-    "consumerGroup": "g",
-    "topic": "orders",
-    "queueId": "1",
-    "queueOffset": "123456789012",
-    "maxMsgNums": "32",
-    "sysFlag": "4",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "15",
-    "subVersion": "0",
-    "subscription": "*",
-    "expressionType": "TAG",
-    "maxMsgBytes": "9",
-}
-some_numbers = st.sampled_from(["0", "7", "-1", "07", "", "x", "2147483648", "9" * 19, "1e3", "٣"])
-some_properties = st.lists(
-    st.sampled_from([word.decode() for word in WORDS])
-    | st.sampled_from(
-        ["UNIQ_KEY", "WAIT", "\x01", "\x02", "true", "KEYS", "a", "é", '"', "\\", "\0"]
-    ),
-    max_size=8,
-).map("".join)
-send_changes = st.dictionaries(
-    st.sampled_from("abcdefghijklmn"), some_numbers | some_properties | st.none(), max_size=3
-)
-pull_changes = st.dictionaries(
-    st.sampled_from([*PLAIN_PULL_REQUEST, "other"]), some_numbers | texts | st.none(), max_size=3
-)
-
-
-def a_request(code: int, fields: dict[str, str], changes: Any, **others: Any) -> RemotingCommand:
-    present = {name: text for name, text in {**fields, **changes}.items() if text is not None}
-    return RemotingCommand(code, present, **{"opaque": 5, **others})
-
-
-def sends_at_once(data: bytes) -> list[Any]:
-    decoder = FrameDecoder(2000)
-    decoder.feed(data)
-    return list(decoder.plain_sends(3, WORDS, TREATMENT.suffix))
-
-
-def sends_by_twins(data: bytes, quantity: int) -> Iterator[Any]:
-    with pure():
-        decoder = FrameDecoder(2000)
-        decoder.feed(data)
-        end = 0
-        for _ in range(quantity):
-            command = decoder.next_command()
-            assert command is not None
-            assert (command.code, command.flag, command.body != b"") == (310, 0, True)
-            end += 4 + int.from_bytes(data[end : end + 4], "big")
-            send = read_send(command, is_v1=False)
-            properties = TREATMENT.treat(send.properties)
-            assert (properties.decoded, properties.wait_store_ok) == (None, True)
-            assert (send.is_batch, send.unit_mode) == (False, False)
-            yield (
-                *(end, command.opaque, send.topic, send.queue_id, send.flag, send.sys_flag),
-                *(send.born_timestamp, send.reconsume_times, properties.unique_id),
-                *(properties.text.encode(), command.body),
-            )
-
-
-def see_that_sends_are_the_same(data: bytes) -> int:
-    found = sends_at_once(data)
-    assert found == list(sends_by_twins(data, len(found)))
-    return len(found)
-
-
-def test_plain_sends_are_read_at_once_and_no_more_than_asked_for() -> None:
-    if compiled is None:
-        pytest.skip("nothing is, without the compiled part")
-    plain = a_request(310, PLAIN_SEND, {}, body=b"hello").encode()
-    other = a_request(310, PLAIN_SEND, {"m": "true"}, body=b"hello").encode()
-    assert see_that_sends_are_the_same(plain) == 1
-    assert see_that_sends_are_the_same(plain * 5) == 3
-    assert see_that_sends_are_the_same(plain + other + plain) == 1
-    assert see_that_sends_are_the_same(plain + plain[:-1]) == 1
-
-
-@given(
-    st.lists(
-        st.builds(
-            a_request,
-            st.sampled_from([310, 310, 310, 320, 10]),
-            st.just(PLAIN_SEND),
-            send_changes,
-            body=st.sampled_from([b"hello", b""]),
-            flag=st.sampled_from([0, 0, 1, 2]),
-            remark=st.none() | texts,
-        ),
-        max_size=3,
-    ),
-    cuts,
-)
-def test_sends_are_read_the_same(sent: list[RemotingCommand], changes: list[Any]) -> None:
-    data = b"".join([command.encode() for command in sent])
-    see_that_sends_are_the_same(data)
-    see_that_sends_are_the_same(mutilated(data, changes))
-
-
-@given(
-    st.lists(
-        st.tuples(*[st.integers(0, (1 << 31) - 1)] * 4, st.text("AZ09é", min_size=1)), max_size=4
-    )
-)
-def test_answers_to_sends_are_written_the_same(rows: list[Any]) -> None:
-    if compiled is None:
-        pytest.skip("only the compiled part writes them so")
-    host = bytes([10, 0, 0, 1, 0, 0, 42, 159])
-    region = {"MSG_REGION": 'Default"R', "TRACE_ON": "true"}
-    expected = b""
-    for opaque, place, queue_id, offset, unique_id in rows:
-        fields = {"msgId": offset_message_ids(host.hex().upper(), (place,))}
-        fields |= {"queueId": str(queue_id), "queueOffset": str(offset), **region}
-        fields |= {"transactionId": unique_id}
-        request = RemotingCommand(RequestCode.SEND_MESSAGE_V2, opaque=opaque)
-        expected += request.answer(0, None, fields).encode()
-    assert compiled.write_sent(rows, *answer_texts(host, region)) == expected
-
-
-def pull_at_once(data: bytes) -> Any:
-    decoder = FrameDecoder(2000)
-    decoder.feed(data)
-    return decoder.plain_pull()
-
-
-def see_that_the_pull_is_the_same(data: bytes) -> bool:
-    found = pull_at_once(data)
-    if found is None:
-        return False
-    with pure():
-        decoder = FrameDecoder(2000)
-        decoder.feed(data)
-        command = decoder.next_command()
-        assert command is not None
-        assert command.flag == 0
-        end = 4 + int.from_bytes(data[:4], "big")
-        pull = read_pull_header(command)
-    assert (*found[:3], Pull._make(found[3])) == (end, command.code, command.opaque, pull)
-    return True
-
-
-def test_plain_pulls_are_read_at_once() -> None:
-    if compiled is None:
-        pytest.skip("nothing is, without the compiled part")
-    for code in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE):
-        assert see_that_the_pull_is_the_same(a_request(code, PLAIN_PULL_REQUEST, {}).encode())
-        few = {"subscription": None, "expressionType": None, "maxMsgBytes": None}
-        assert see_that_the_pull_is_the_same(a_request(code, PLAIN_PULL_REQUEST, few).encode())
-
-
-@given(
-    st.builds(
-        a_request,
-        st.sampled_from([11, 11, 361, 310]),
-        st.just(PLAIN_PULL_REQUEST),
-        pull_changes,
-        flag=st.sampled_from([0, 0, 1, 2]),
-        remark=st.none() | texts,
-    ),
-    cuts,
-)
-def test_pulls_are_read_the_same(request: RemotingCommand, changes: list[Any]) -> None:
-    see_that_the_pull_is_the_same(request.encode())
-    see_that_the_pull_is_the_same(mutilated(request.encode(), changes))
-
-
 # Every bit of each, and every length.
-
-
-def damaged(data: bytes) -> Iterator[bytes]:
-    for at in range(len(data)):
-        yield data[:at]
-        for bit in range(8):
-            yield data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
 
 
 def test_a_flipped_bit_or_a_cut_makes_no_difference_between_the_two() -> None:
@@ -747,10 +512,6 @@ def test_a_flipped_bit_or_a_cut_makes_no_difference_between_the_two() -> None:
             assert pull == pull_by_twins(data)
             found += 1
     assert found > 100 or compiled is None
-    sends = a_request(310, PLAIN_SEND, {}, body=b"hello").encode() * 2
-    assert sum(map(see_that_sends_are_the_same, damaged(sends))) > 1000 or compiled is None
-    pulls = damaged(a_request(11, PLAIN_PULL_REQUEST, {}).encode())
-    assert sum(map(see_that_the_pull_is_the_same, pulls)) > 100 or compiled is None
     entries = [(0, len(record), 0), (len(record), len(other), 0)]
     queue: Any = FakeQueue(b"".join([ENTRY.pack(*each) for each in entries]))
     for data in damaged(record + other):

@@ -18,6 +18,7 @@ from rocketpipe.broker.store.log_copy import LogCopy
 from rocketpipe.broker.store.log_scan import LogScan
 from rocketpipe.broker.store.log_writer import FILLER_BYTES, LogWriter
 from rocketpipe.broker.store.open_files import OpenFiles
+from rocketpipe.broker.store.plain_puts import PlainPlace, lay_out_plain
 from rocketpipe.broker.store.queue_read import read_queue, record_at, store_time_at
 from rocketpipe.broker.store.record_facts import is_in_queue, is_legal_topic, key_hash
 from rocketpipe.broker.store.recovery import recover
@@ -33,11 +34,10 @@ from rocketpipe.broker.store.values import (
     ReadStatus,
 )
 from rocketpipe.clock import Clock
-from rocketpipe.compiled import PlainSend, SentRow, compiled
+from rocketpipe.compiled import PlainSend, SentRow
 from rocketpipe.errors import InvalidMessage, MalformedRecord, StoreError, StoreLocked
 from rocketpipe.lazy_dataclass import dataclass
 from rocketpipe.wire.record import record_properties
-from rocketpipe.wire.sys_flag import TRANSACTION_MASK
 
 _log = logging.getLogger(__name__)
 
@@ -261,53 +261,19 @@ class MessageStore:
         For those that `put` is to be asked instead. `stored` is called as its `done` is.
         """
         writer, housekeeping = self._writer, self._housekeeping
-        if compiled is None or writer is None or housekeeping is None or self._deleting:
+        if writer is None or housekeeping is None or self._deleting:
             return 0
         if writer.failure or housekeeping.trouble or writer.is_full:
             return 0
-        body_bytes_max, queues = self.settings.message_bytes_max, self._queues
-        now_ms = max(self._clock.wall_ms(), self._newest_ms)
-        place = start = writer.next_offset
-        end = start + writer.room_left
-        records: list[bytes] = []
-        placed: list[Placed] = []
-        rows: list[SentRow] = []
-        for _, opaque, topic, queue_id, flag, sys_flag, born_ms, times, key, texts, body in sends:
-            queue = queues.get((topic, queue_id))
-            if queue is None or len(body) > body_bytes_max or sys_flag & TRANSACTION_MASK:
-                break
-            offset = queue.next_offset
-            found = compiled.lay_out(
-                body,
-                texts,
-                flag,
-                queue.topic_bytes,
-                queue_id,
-                offset,
-                1,
-                place,
-                sys_flag,
-                born_ms,
-                born_host,
-                now_ms,
-                store_host,
-                times,
-                0,
-            )
-            if found is None:
-                break
-            record, _, entries, keyed = found
-            size = len(record)
-            if place + size > end:
-                break
-            queue.next_offset = offset + 1
-            records.append(record)
-            placed.append(Placed(queue, offset, size, now_ms, entries, keyed))
-            rows.append((opaque, place, queue_id, offset, key))
-            place += size
+        start, now_ms = writer.next_offset, max(self._clock.wall_ms(), self._newest_ms)
+        place = PlainPlace(start, start + writer.room_left, now_ms, born_host, store_host)
+        records, placed, rows = lay_out_plain(
+            sends, self._queues, place, self.settings.message_bytes_max
+        )
         if rows:
             self._newest_ms = now_ms
-            result = PutResult(PutStatus.PUT_OK, (start,), rows[0][3], now_ms, place - start)
+            size = sum(map(len, records))
+            result = PutResult(PutStatus.PUT_OK, (start,), rows[0][3], now_ms, size)
             writer.add_many(records, placed, result, partial(stored, rows))
         return len(rows)
 
