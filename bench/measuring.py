@@ -1,12 +1,13 @@
 """What the benchmarks share: figures, what they count in, and the scripts that give them."""
 
-import mmap
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TypeVar
@@ -68,16 +69,23 @@ def in_turns(
     return seen
 
 
-def touch_memory() -> None:
-    """Use most of the memory that is free, once. A virtual machine gets its memory from the host
-    page by page when it first writes there, at up to 25 µs each: who writes files would pay for it,
-    now one and now the other."""
+@contextmanager
+def touched_memory() -> Iterator[None]:
+    """With the free memory of the machine used for once, and kept, by the cache of a file of zeros.
+
+    A virtual machine gets its memory from the host page by page when it first writes there, at up
+    to 25 µs each, and may give back what is free: who writes files would pay for it, now one and
+    now the other. Pages of this cache are taken over by whoever needs some.
+    """
     meminfo = Path("/proc/meminfo").read_text()
-    size = int(re.findall(r"MemFree: +(\d+)", meminfo)[0]) * 1024 * 3 // 4
+    size = int(re.findall(r"MemFree: +(\d+)", meminfo)[0]) * 1024
     say(f"touching {size >> 30} GB of memory")
-    with mmap.mmap(-1, size) as memory:
-        for page in range(0, size, mmap.PAGESIZE):
-            memory[page] = 1
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.truncate(size)
+        part = bytearray(1 << 24)
+        while file.readinto(part):
+            pass
+        yield
 
 
 def say(text: str) -> None:

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench import ready_source
 from bench.broker import Cluster, OurCluster, TheirCluster
 from bench.kafka import KafkaBroker, connector_jars
-from bench.measuring import VERSION, cpu_seconds, in_turns, our_script, say, touch_memory
+from bench.measuring import VERSION, cpu_seconds, in_turns, our_script, say, touched_memory
 from bench.spark_codec import record
 from rocketpipe import Admin
 from rocketpipe.spark.jobs.session import ARROW_ENVIRONMENT
@@ -297,8 +297,8 @@ def main() -> None:
         parser.error(f"no row {', '.join(unknown)}")
     rows = [row for row in ROWS if not names or row.name in names]
     needed = {name for row in rows for name in (row.ours, row.theirs)}
-    touch_memory()
     with ExitStack() as ending:
+        ending.enter_context(touched_memory())
         bench = Bench(messages, needed, ending)
         measures = {name: each for name, each in bench.measures().items() if name in needed}
         measured = in_turns(measures)

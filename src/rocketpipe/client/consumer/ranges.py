@@ -41,6 +41,10 @@ T = TypeVar("T")
 FILTERED_SPAN = 16  # pulls' worth of offsets asked for at once where a filter leaves most out
 READY_BYTES_MAX = 1 << 20  # of answers that could be given out: then nothing more is asked for
 HELD_BYTES_MAX = 64 << 20  # of all that wait to be given out
+# A few large answers keep the wire as busy as many small ones: pulls on their way ask for so much,
+# going by the last answer, but there may always be so many.
+ASKED_BYTES_MAX = 4 << 20
+ALWAYS_ASKED = 8
 FREE_BYTES_KEPT = 8 << 20
 RETRY_PAUSE = 0.2
 # What a broker says when it can't now, but may soon.
@@ -118,6 +122,7 @@ class RangeReader:
         self._offset = self._end = 0  # what no span is for yet
         self._ready: list[bytes] = []
         self._ready_bytes = 0
+        self._answer_bytes = 1  # of the last
         self._bytes_min = 1
         self._news: asyncio.Future[None] | None = None
 
@@ -166,7 +171,7 @@ class RangeReader:
 
     def advance(self) -> None:
         """Make ready what comes next, and ask for as much behind it."""
-        spans, pulls_max = self._spans, self._settings.pulls_in_flight_max
+        spans, pulls_max = self._spans, self._pulls_max()
         while spans:
             span = spans[0]
             if span.bodies:
@@ -188,6 +193,10 @@ class RangeReader:
             self._pull_on(span)
         if self._news is not None and self._has_news() and not self._news.done():
             self._news.set_result(None)
+
+    def _pulls_max(self) -> int:
+        most = max(ALWAYS_ASKED, ASKED_BYTES_MAX // self._answer_bytes)
+        return min(most, self._settings.pulls_in_flight_max)
 
     def _pull_on(self, span: _Span) -> None:
         """Send the next pull of a span, if it can be sent now and there is room for its answer."""
@@ -232,6 +241,7 @@ class RangeReader:
 
     def _keep(self, span: _Span, body: bytes, next_offset: int) -> None:
         if body:
+            self._answer_bytes = len(body)
             self._held_bytes += len(body)
             span.bodies.append(body)
         span.next_offset = next_offset

@@ -107,7 +107,7 @@ class PullConsumerSettings(ConsumerSettings):
     """Whether to go on where a queue goes on, when messages that were to be read are gone; else
     that is an OffsetGap."""
     pulls_in_flight_max: int = 32
-    """How many pulls `pull_range` keeps on their way at once."""
+    """How many pulls `pull_range` keeps on their way at once; fewer where answers are large."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -26,6 +26,7 @@ from tests.simulated_cluster import BROKER_PORT, FakeBroker, SimulatedCluster, s
 from tests.stored_message import stored_message
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
+RECORD_BYTES = len(encode_record(stored_message()))
 
 
 class FakeQueue:
@@ -273,6 +274,23 @@ async def test_no_more_waits_to_be_given_out_than_may(cluster: SimulatedCluster)
     offsets = [each.queue_offset for body in bodies for each in decode_records(body)]
     assert offsets == list(range(200))
     assert len(queue.asked) == 200
+
+
+@simulated()
+async def test_large_answers_are_asked_for_in_fewer_pulls(cluster: SimulatedCluster) -> None:
+    queue = FakeQueue(cluster.brokers[0], range(400), most=1, delay=0.1)
+    settings: dict[str, Any] = {"pull_batch_size": 1, "pulls_in_flight_max": 20}
+    cluster.add_topic("orders")
+    for asked_bytes_max, expected in ((1 << 20, 20), (1200, 1200 // RECORD_BYTES), (1, 8)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ranges, "ASKED_BYTES_MAX", asked_bytes_max)
+            async with cluster.pull_consumer(**settings) as consumer:
+                answers = consumer.pull_range(QUEUE, 0, 400)
+                await anext(answers)
+                await asyncio.sleep(1)
+                queue.in_flight_most = 0  # before the first answer nobody knows how large they are
+                assert len([body async for body in answers]) == 399
+        assert queue.in_flight_most == expected
 
 
 @simulated()
