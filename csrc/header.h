@@ -127,6 +127,67 @@ static inline byte *unescape(Reader *reader, byte *out) {
     return out;
 }
 
+/* A header but for its fields: what makes it plain, and what is found. */
+typedef struct {
+    int64_t codes[2], flag; /* one of these codes, and this flag */
+    int may_have_remark;
+    int64_t code, opaque;
+} Envelope;
+
+/* Reads the value of a field, whose name and colon have been read; 0 if it is not plain. */
+typedef int (*ReadField)(Reader *reader, Text name, void *fields);
+
+static inline int read_ext_fields(Reader *reader, ReadField read_field, void *fields) {
+    Text name;
+    if (!is_next(reader, '{')) {
+        return 0;
+    }
+    do {
+        if (!read_text(reader, &name) || !is_next(reader, ':') ||
+            !read_field(reader, name, fields)) {
+            return 0;
+        }
+    } while (is_next(reader, ','));
+    return is_next(reader, '}');
+}
+
+/* Whether it is all of a plain header. What its code rules out is not read on. */
+static inline int read_envelope(Reader *reader, Envelope *envelope, ReadField read_field,
+                                void *fields) {
+    int64_t flag = -1, version;
+    int has_fields = 0, is_plain = is_next(reader, '{');
+    envelope->code = envelope->opaque = -1;
+    while (is_plain) {
+        Text name, ignored;
+        if (!read_text(reader, &name) || !is_next(reader, ':')) {
+            return 0;
+        }
+        if (is_named(name, "code")) {
+            is_plain =
+                read_plain_number(reader, &envelope->code) &&
+                (envelope->code == envelope->codes[0] || envelope->code == envelope->codes[1]);
+        } else if (is_named(name, "flag")) {
+            is_plain = read_plain_number(reader, &flag);
+        } else if (is_named(name, "opaque")) {
+            is_plain = read_plain_number(reader, &envelope->opaque);
+        } else if (is_named(name, "version")) {
+            is_plain = read_plain_number(reader, &version);
+        } else if (is_named(name, "extFields")) {
+            is_plain = !has_fields && read_ext_fields(reader, read_field, fields);
+            has_fields = 1;
+        } else {
+            is_plain = (is_named(name, "language") || is_named(name, "serializeTypeCurrentRPC") ||
+                        (envelope->may_have_remark && is_named(name, "remark"))) &&
+                       read_text(reader, &ignored);
+        }
+        if (is_plain && !is_next(reader, ',')) {
+            break;
+        }
+    }
+    return is_plain && is_next(reader, '}') && reader->at == reader->end && envelope->code >= 0 &&
+           flag == envelope->flag && envelope->opaque >= 0;
+}
+
 /* A whole frame with a JSON header, at `start` of so many bytes: where it ends, or NULL. */
 static inline const byte *whole_frame(const byte *start, int64_t left, int64_t bytes_max,
                                       Reader *header) {

@@ -7,10 +7,8 @@
 #define LITE_PULL_MESSAGE 361
 
 typedef struct {
-    int64_t code, flag, opaque, version, queue_id, offset, count_max, sys_flag, commit_offset;
-    int64_t suspend_ms, sub_version, bytes_max;
+    int64_t queue_id, offset, count_max, sys_flag, commit_offset, suspend_ms, sub_version, bytes_max;
     Text group, topic, subscription, expression_type; /* no start: not there */
-    int has_fields;
 } Pull;
 
 static int take_text_once(Text value, Text *field) {
@@ -23,9 +21,10 @@ static int take_number_once(Text value, int64_t most, int64_t *field) {
     return *field < 0 && number_of(value, most, field);
 }
 
-static int read_field(Reader *reader, Pull *pull) {
-    Text name, value;
-    if (!read_text(reader, &name) || !is_next(reader, ':') || !read_text(reader, &value)) {
+static int read_field(Reader *reader, Text name, void *fields) {
+    Pull *pull = fields;
+    Text value;
+    if (!read_text(reader, &value)) {
         return 0;
     }
     if (is_named(name, "consumerGroup")) {
@@ -67,53 +66,10 @@ static int read_field(Reader *reader, Pull *pull) {
     return 1;
 }
 
-static int read_member(Reader *reader, Pull *pull) {
-    Text name, ignored;
-    if (!read_text(reader, &name) || !is_next(reader, ':')) {
-        return 0;
-    }
-    if (is_named(name, "code")) {
-        return read_plain_number(reader, &pull->code) &&
-               (pull->code == PULL_MESSAGE || pull->code == LITE_PULL_MESSAGE);
-    }
-    if (is_named(name, "flag")) {
-        return read_plain_number(reader, &pull->flag);
-    }
-    if (is_named(name, "opaque")) {
-        return read_plain_number(reader, &pull->opaque);
-    }
-    if (is_named(name, "version")) {
-        return read_plain_number(reader, &pull->version);
-    }
-    if (is_named(name, "extFields")) {
-        if (!is_next(reader, '{') || pull->has_fields) {
-            return 0;
-        }
-        pull->has_fields = 1;
-        do {
-            if (!read_field(reader, pull)) {
-                return 0;
-            }
-        } while (is_next(reader, ','));
-        return is_next(reader, '}');
-    }
-    return (is_named(name, "language") || is_named(name, "serializeTypeCurrentRPC")) &&
-           read_text(reader, &ignored);
-}
-
 /* Whether it is all of the header of a pull that wants an answer. */
-static int read_header(Reader *reader, Pull *pull) {
-    if (!is_next(reader, '{')) {
-        return 0;
-    }
-    do {
-        if (!read_member(reader, pull)) {
-            return 0;
-        }
-    } while (is_next(reader, ','));
-    return is_next(reader, '}') && reader->at == reader->end && pull->code >= 0 &&
-           pull->flag == 0 && pull->opaque >= 0 && pull->group.start && pull->topic.start &&
-           pull->queue_id >= 0 && pull->offset >= 0 && pull->count_max >= 0 &&
+static int read_header(Reader *reader, Envelope *envelope, Pull *pull) {
+    return read_envelope(reader, envelope, read_field, pull) && pull->group.start &&
+           pull->topic.start && pull->queue_id >= 0 && pull->offset >= 0 && pull->count_max >= 0 &&
            pull->sys_flag >= 0 && pull->commit_offset >= 0 && pull->suspend_ms >= 0 &&
            pull->sub_version >= 0;
 }
@@ -136,10 +92,11 @@ static PyObject *read_pull_request(PyObject *Py_UNUSED(module), PyObject *const 
     const byte *data = view.buf;
     Reader reader;
     Text none = {NULL, 0};
-    Pull pull = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, none, none, none, none, 0};
+    Envelope envelope = {{PULL_MESSAGE, LITE_PULL_MESSAGE}, 0, 0, -1, -1};
+    Pull pull = {-1, -1, -1, -1, -1, -1, -1, -1, none, none, none, none};
     const byte *end =
         start < view.len ? whole_frame(data + start, view.len - start, bytes_max, &reader) : NULL;
-    if (end != NULL && read_header(&reader, &pull)) {
+    if (end != NULL && read_header(&reader, &envelope, &pull)) {
         PyObject *limit = Py_None;
         if (pull.bytes_max >= 0) {
             limit = PyLong_FromLongLong(pull.bytes_max);
@@ -148,8 +105,8 @@ static PyObject *read_pull_request(PyObject *Py_UNUSED(module), PyObject *const 
         }
         /* Where there is no text, z# makes None of it. */
         found = Py_BuildValue(
-            "LLL(s#s#LLLLLLLNz#z#)", (long long)(end - data), (long long)pull.code,
-            (long long)pull.opaque, (const char *)pull.group.start, (Py_ssize_t)pull.group.size,
+            "LLL(s#s#LLLLLLLNz#z#)", (long long)(end - data), (long long)envelope.code,
+            (long long)envelope.opaque, (const char *)pull.group.start, (Py_ssize_t)pull.group.size,
             (const char *)pull.topic.start, (Py_ssize_t)pull.topic.size, (long long)pull.queue_id,
             (long long)pull.offset, (long long)pull.count_max, (long long)pull.sys_flag,
             (long long)pull.commit_offset, (long long)pull.suspend_ms, (long long)pull.sub_version,

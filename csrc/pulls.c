@@ -6,29 +6,30 @@
 
 #define QUEUE_OFFSET_AT 20
 #define IS_ANSWER 1
+#define FOUND 0
 
 typedef struct {
-    int64_t code, flag, opaque, version, broker_id, next_offset, min_offset, max_offset;
-    int has_fields;
-} Header;
+    int64_t broker_id, next_offset, min_offset, max_offset;
+} Offsets;
 
-static int read_field(Reader *reader, Header *header) {
-    Text name, value;
+static int read_field(Reader *reader, Text name, void *fields) {
+    Offsets *offsets = fields;
+    Text value;
     int64_t ignored;
-    if (!read_text(reader, &name) || !is_next(reader, ':') || !read_text(reader, &value)) {
+    if (!read_text(reader, &value)) {
         return 0;
     }
     if (is_named(name, "nextBeginOffset")) {
-        return number_of(value, INT64_MAX, &header->next_offset);
+        return number_of(value, INT64_MAX, &offsets->next_offset);
     }
     if (is_named(name, "minOffset")) {
-        return number_of(value, INT64_MAX, &header->min_offset);
+        return number_of(value, INT64_MAX, &offsets->min_offset);
     }
     if (is_named(name, "maxOffset")) {
-        return number_of(value, INT64_MAX, &header->max_offset);
+        return number_of(value, INT64_MAX, &offsets->max_offset);
     }
     if (is_named(name, "suggestWhichBrokerId")) {
-        return number_of(value, INT64_MAX, &header->broker_id);
+        return number_of(value, INT64_MAX, &offsets->broker_id);
     }
     if (is_named(name, "offsetDelta") || is_named(name, "topicSysFlag") ||
         is_named(name, "groupSysFlag") || is_named(name, "forbiddenType")) {
@@ -37,57 +38,10 @@ static int read_field(Reader *reader, Header *header) {
     return 1;
 }
 
-static int read_fields(Reader *reader, Header *header) {
-    if (!is_next(reader, '{') || header->has_fields) {
-        return 0;
-    }
-    header->has_fields = 1;
-    do {
-        if (!read_field(reader, header)) {
-            return 0;
-        }
-    } while (is_next(reader, ','));
-    return is_next(reader, '}');
-}
-
-static int read_member(Reader *reader, Header *header) {
-    Text name, ignored;
-    if (!read_text(reader, &name) || !is_next(reader, ':')) {
-        return 0;
-    }
-    if (is_named(name, "code")) {
-        return read_plain_number(reader, &header->code);
-    }
-    if (is_named(name, "flag")) {
-        return read_plain_number(reader, &header->flag);
-    }
-    if (is_named(name, "opaque")) {
-        return read_plain_number(reader, &header->opaque);
-    }
-    if (is_named(name, "version")) {
-        return read_plain_number(reader, &header->version);
-    }
-    if (is_named(name, "extFields")) {
-        return read_fields(reader, header);
-    }
-    return (is_named(name, "language") || is_named(name, "remark") ||
-            is_named(name, "serializeTypeCurrentRPC")) &&
-           read_text(reader, &ignored);
-}
-
 /* Whether it is all of the header of an answer that found messages. */
-static int read_header(Reader *reader, Header *header) {
-    if (!is_next(reader, '{')) {
-        return 0;
-    }
-    do {
-        if (!read_member(reader, header)) {
-            return 0;
-        }
-    } while (is_next(reader, ','));
-    return is_next(reader, '}') && reader->at == reader->end && header->code == 0 &&
-           header->flag == IS_ANSWER && header->opaque >= 0 && header->broker_id >= 0 &&
-           header->next_offset >= 0 && header->min_offset >= 0 && header->max_offset >= 0;
+static int read_header(Reader *reader, Envelope *envelope, Offsets *offsets) {
+    return read_envelope(reader, envelope, read_field, offsets) && offsets->broker_id >= 0 &&
+           offsets->next_offset >= 0 && offsets->min_offset >= 0 && offsets->max_offset >= 0;
 }
 
 /* How many records fill these bytes, by their sizes; 0 unless each has the offset after the one
@@ -127,13 +81,14 @@ static PyObject *read_pull(PyObject *Py_UNUSED(module), PyObject *const *args, P
     const byte *end =
         start < view.len ? whole_frame(data + start, view.len - start, bytes_max, &reader) : NULL;
     if (end != NULL) {
-        Header header = {-1, -1, -1, -1, -1, -1, -1, -1, 0};
+        Envelope envelope = {{FOUND, FOUND}, IS_ANSWER, 1, -1, -1};
+        Offsets offsets = {-1, -1, -1, -1};
         const byte *body = reader.end;
-        int64_t records = read_header(&reader, &header) ? count_records(body, end) : 0;
+        int64_t records = read_header(&reader, &envelope, &offsets) ? count_records(body, end) : 0;
         if (records > 0) {
-            found = Py_BuildValue("LLLLLLLLy#", (long long)(end - data), (long long)header.opaque,
-                                  (long long)header.broker_id, (long long)header.next_offset,
-                                  (long long)header.min_offset, (long long)header.max_offset,
+            found = Py_BuildValue("LLLLLLLLy#", (long long)(end - data), (long long)envelope.opaque,
+                                  (long long)offsets.broker_id, (long long)offsets.next_offset,
+                                  (long long)offsets.min_offset, (long long)offsets.max_offset,
                                   (long long)get_i64(body + QUEUE_OFFSET_AT), (long long)records,
                                   (const char *)body, (Py_ssize_t)(end - body));
         }

@@ -17,12 +17,11 @@ typedef struct {
 } Word;
 
 typedef struct {
-    int64_t code, flag, opaque, version, queue_id, sys_flag, born_timestamp_ms, message_flag, times;
+    int64_t opaque, queue_id, sys_flag, born_timestamp_ms, message_flag, times;
     Text topic, unique_id;
     byte properties[PROPERTIES_BYTES_MAX];
     size_t properties_size;
     uint32_t letters; /* which fields there are, a bit for each */
-    int has_fields;
 } Send;
 
 static const byte *find(const byte *at, const byte *end, const void *wanted, size_t size) {
@@ -98,12 +97,10 @@ static int look_at_properties(Send *send, const Word *words, Py_ssize_t words_co
     return send->unique_id.size > 0;
 }
 
-static int read_field(Reader *reader, Send *send) {
-    Text name, value;
+static int read_field(Reader *reader, Text name, void *fields) {
+    Send *send = fields;
+    Text value;
     int64_t ignored;
-    if (!read_text(reader, &name) || !is_next(reader, ':')) {
-        return 0;
-    }
     if (name.size != 1 || *name.start < 'a' || *name.start > 'm') {
         return read_text(reader, &value);
     }
@@ -133,56 +130,17 @@ static int read_field(Reader *reader, Send *send) {
     }
 }
 
-static int read_member(Reader *reader, Send *send) {
-    Text name, ignored;
-    if (!read_text(reader, &name) || !is_next(reader, ':')) {
-        return 0;
-    }
-    if (is_named(name, "code")) {
-        return read_plain_number(reader, &send->code) && send->code == SEND_MESSAGE_V2;
-    }
-    if (is_named(name, "flag")) {
-        return read_plain_number(reader, &send->flag);
-    }
-    if (is_named(name, "opaque")) {
-        return read_plain_number(reader, &send->opaque);
-    }
-    if (is_named(name, "version")) {
-        return read_plain_number(reader, &send->version);
-    }
-    if (is_named(name, "extFields")) {
-        if (!is_next(reader, '{') || send->has_fields) {
-            return 0;
-        }
-        send->has_fields = 1;
-        do {
-            if (!read_field(reader, send)) {
-                return 0;
-            }
-        } while (is_next(reader, ','));
-        return is_next(reader, '}');
-    }
-    return (is_named(name, "language") || is_named(name, "serializeTypeCurrentRPC")) &&
-           read_text(reader, &ignored);
-}
-
 /* Whether it is all of the header of a send of one message that wants an answer. */
 static int read_header(Reader *reader, Send *send) {
     const uint32_t needed = 0x1FF; /* from a to i */
-    send->code = send->flag = send->opaque = send->version = -1;
+    Envelope envelope = {{SEND_MESSAGE_V2, SEND_MESSAGE_V2}, 0, 0, -1, -1};
     send->times = 0;
     send->letters = 0;
-    send->has_fields = 0;
-    if (!is_next(reader, '{')) {
+    if (!read_envelope(reader, &envelope, read_field, send)) {
         return 0;
     }
-    do {
-        if (!read_member(reader, send)) {
-            return 0;
-        }
-    } while (is_next(reader, ','));
-    return is_next(reader, '}') && reader->at == reader->end && send->code >= 0 &&
-           send->flag == 0 && send->opaque >= 0 && (send->letters & needed) == needed;
+    send->opaque = envelope.opaque;
+    return (send->letters & needed) == needed;
 }
 
 static PyObject *properties_of(const Send *send, Word suffix) {
