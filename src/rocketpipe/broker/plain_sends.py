@@ -101,9 +101,9 @@ class PlainSends:
         rows: list[SentRow],
         result: PutResult,
     ) -> None:
-        self._flow_control.unanswered -= len(rows)
         if result.status is PutStatus.PUT_OK and self._topics.saved.is_saved and not self._faults:
             assert compiled is not None
+            self._flow_control.unanswered -= len(rows)
             connection.answer_plainly(compiled.write_sent(rows, *self._texts))
             return
         for send, (opaque, place, queue_id, offset, unique_id) in zip(sends, rows, strict=False):

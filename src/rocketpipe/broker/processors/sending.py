@@ -203,7 +203,7 @@ class SendProcessor:
             properties.wait_store_ok,
         )
         put: Callable[[MessageDraft, Stored], None] = self._puts.put_now
-        answer = partial(self._answer, connection, request, queue_id, properties.unique_id, None)
+        answer = partial(self.answer, connection, request, queue_id, properties.unique_id, None)
         if properties.decoded is not None:
             if self._is_half(send, properties.decoded):
                 put = self._transactions.prepare
@@ -211,7 +211,7 @@ class SendProcessor:
                 draft = self._placed(draft)
                 handle = self._recall_handle(draft, properties.unique_id)
                 answer = partial(
-                    self._answer, connection, request, queue_id, properties.unique_id, handle
+                    self.answer, connection, request, queue_id, properties.unique_id, handle
                 )
         self._flow_control.unanswered += 1
         put(draft, answer)
@@ -289,7 +289,7 @@ class SendProcessor:
                 0,
                 properties.get(WAIT, "true").lower() == "true",
             ),
-            partial(self._answer, connection, request, queue_id, properties.get(UNIQ_KEY), None),
+            partial(self.answer, connection, request, queue_id, properties.get(UNIQ_KEY), None),
         )
         request.body = b""
 
@@ -318,19 +318,6 @@ class SendProcessor:
 
     # Answering.
 
-    def _answer(
-        self,
-        connection: Connection,
-        request: RemotingCommand,
-        queue_id: int,
-        unique_id: str | None,
-        recall_handle: str | None,
-        result: PutResult,
-        code: ResponseCode,
-    ) -> None:
-        self._flow_control.unanswered -= 1
-        self.answer(connection, request, queue_id, unique_id, recall_handle, result, code)
-
     def answer(
         self,
         connection: Connection,
@@ -342,6 +329,7 @@ class SendProcessor:
         code: ResponseCode,
     ) -> None:
         """Tell who sent a message what became of it."""
+        self._flow_control.unanswered -= 1
         if not self._topics.saved.is_saved:
             # A topic that was created for this message must outlive us as the message does.
             args = (connection, request, queue_id, unique_id, recall_handle, result, code)
